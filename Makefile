@@ -1,0 +1,49 @@
+# Every target makes its own environment: Python 3.11+, make and (for Spark) Java 17 or 21 are all that is needed.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+STAMP  := $(VENV)/.installed
+
+SECONDS ?=
+RATE    ?=
+SOURCE  ?=
+DEMO_FLAGS = $(if $(SECONDS),--seconds $(SECONDS)) $(if $(RATE),--rate $(RATE)) $(if $(SOURCE),--source $(SOURCE)) $(ARGS)
+
+.PHONY: help demo install test check format bench clean
+
+help: ## say what can be made
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+demo: $(STAMP) ## run the whole stack (SECONDS=60 RATE=500 SOURCE=replay:FILE ARGS=…)
+	@$(BIN)/python -m demo $(DEMO_FLAGS)
+
+install: $(STAMP) ## make the environment in .venv
+
+$(STAMP): pyproject.toml constraints.txt
+	@if command -v uv >/dev/null 2>&1; then \
+		uv venv --quiet --allow-existing --python $(PYTHON) $(VENV) && \
+		VIRTUAL_ENV=$(VENV) uv pip install --quiet --constraint constraints.txt --editable '.[dev]'; \
+	else \
+		$(PYTHON) -m venv $(VENV) && \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'; \
+	fi
+	@touch $@
+
+test: $(STAMP) ## run the tests (ARGS='-k name')
+	@$(BIN)/python -m pytest $(ARGS)
+
+check: $(STAMP) ## lint, format, types, and who may import whom
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+
+format: $(STAMP) ## rewrite the code in the project's format
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+bench: $(STAMP) ## measure the broker (ARGS='--events 1000000')
+	@$(BIN)/python -m bench $(ARGS)
+
+clean: ## remove the environment and everything that was made
+	rm -rf $(VENV) data bench/results .mypy_cache .ruff_cache .pytest_cache .hypothesis

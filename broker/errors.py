@@ -1,0 +1,68 @@
+"""What can go wrong, named by who refused or failed."""
+
+from typing import Literal
+
+__all__ = ["BrokerError", "BrokerLost", "BrokerUnreachable", "Code", "Refusal", "StartError"]
+
+Code = Literal[
+    "unknown_command",
+    "bad_arguments",
+    "bad_name",
+    "bad_json",
+    "bad_event",
+    "bad_utf8",
+    "too_long",
+    "unknown_topic",
+    "not_subscribed",
+    "no_event",
+    "stale",
+    "schema",
+    "out_of_sequence",
+    "unauthenticated",
+    "forbidden",
+    "busy",
+    "disk",
+    "too_many",
+    "shutting_down",
+]
+"""The closed list of what a broker refuses with; the first word after ``-ERR``."""
+
+RETRYABLE: frozenset[str] = frozenset({"busy", "disk", "too_many", "shutting_down"})
+
+
+class BrokerError(Exception):
+    """Any failure of the broker or of the way to it."""
+
+
+class Refusal(BrokerError):
+    """The broker refused one command and lives on. `code` is one of `Code`; `text` says what to do."""
+
+    def __init__(self, code: str, text: str) -> None:
+        super().__init__(f"{code} {text}" if text else code)
+        self.code = code
+        self.text = text
+
+    @property
+    def is_retryable(self) -> bool:
+        """Whether the same command may go well later, unchanged."""
+        return self.code in RETRYABLE
+
+
+class BrokerUnreachable(BrokerError):
+    """No broker answered at `address` in time."""
+
+    def __init__(self, address: str, reason: str) -> None:
+        super().__init__(f"no broker answers at {address} ({reason}); start one with: python -m broker")
+        self.address = address
+
+
+class BrokerLost(BrokerError):
+    """The connection ended while a command was waiting for its reply; it may or may not have been carried out."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(f"the connection to the broker at {address} was lost")
+        self.address = address
+
+
+class StartError(Exception):
+    """A program cannot start or go on for a reason outside it; its text is the one sentence a person sees."""

@@ -1,0 +1,169 @@
+"""What every program of the stack has in common: settings, logs, metrics, signals, and how it ends.
+
+A program is a settings class and an async function that serves until `stop` is set. `run` reads the settings from
+flags and environment, and turns what happens into an exit status: 0 after an orderly end, 2 with one sentence for a
+wrong setting, a taken port or a missing server, 130 after a second signal. A bug keeps its traceback and gives 1.
+"""
+
+import errno
+import logging
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from typing import Any, Literal, TypeVar
+
+import anyio
+import prometheus_client
+import structlog
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, CliApp, SettingsConfigDict, SettingsError
+
+from broker.errors import BrokerUnreachable, StartError
+
+__all__ = ["ProgramSettings", "logger", "port_taken", "ready", "run", "serve_metrics", "settings_config"]
+
+S = TypeVar("S", bound="ProgramSettings")
+Serve = Callable[[S, anyio.Event], Awaitable[int | None]]
+
+logger = structlog.stdlib.get_logger
+
+
+def settings_config(program: str) -> SettingsConfigDict:
+    """Name a program's flags and its environment variables (``TWEETWIRE_<PROGRAM>_<SETTING>``)."""
+    prefix = program.removeprefix("python -m ").replace(".", "_").upper()
+    return SettingsConfigDict(
+        env_prefix=f"TWEETWIRE_{prefix}_",
+        cli_prog_name=program,
+        cli_kebab_case=True,
+        cli_implicit_flags=True,
+        cli_avoid_json=True,
+        cli_hide_none_type=True,
+        validate_default=True,
+        extra="forbid",
+    )
+
+
+class ProgramSettings(BaseSettings):
+    """The settings that every program has."""
+
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="least level that is logged")
+    log_json: bool = Field(
+        default_factory=lambda: not sys.stderr.isatty(),
+        description="log JSON lines instead of coloured text; the default is JSON unless stderr is a terminal",
+    )
+    metrics_port: int = Field(0, ge=0, le=65535, description="port of Prometheus metrics, 0 for none")
+    metrics_host: str = Field("127.0.0.1", description="address that metrics are served on")
+
+
+def run(settings_type: type[S], serve: Serve[S], argv: Sequence[str] | None = None) -> int:
+    """Read the settings and run `serve` on uvloop until it returns. Returns the exit status."""
+    prog = settings_type.model_config.get("cli_prog_name") or "tweetwire"
+    try:
+        settings = CliApp.run(settings_type, cli_args=list(sys.argv[1:] if argv is None else argv))
+        configure_logging(settings)
+        serve_metrics(settings.metrics_host, settings.metrics_port)
+        return anyio.run(_serve_until_signal, settings, serve, backend_options={"use_uvloop": _has_uvloop()}) or 0
+    except (ValidationError, SettingsError) as error:
+        return _refuse(prog, _sentence(error))
+    except (StartError, BrokerUnreachable) as error:
+        return _refuse(prog, str(error))
+    except KeyboardInterrupt:
+        return 130
+    except BaseExceptionGroup as group:
+        reason = _only_start_errors(group)
+        if reason is None:
+            raise
+        return _refuse(prog, reason)
+
+
+def configure_logging(settings: ProgramSettings) -> None:
+    """Structured logs on stderr: JSON lines for programs, coloured text for people."""
+    renderer: Any = structlog.processors.JSONRenderer()
+    if not settings.log_json:
+        renderer = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            *([structlog.processors.format_exc_info] if settings.log_json else []),
+            renderer,
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, settings.log_level.upper())),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        cache_logger_on_first_use=True,
+    )
+
+
+def serve_metrics(host: str, port: int) -> None:
+    """Serve Prometheus metrics from a thread of their own; port 0 serves none."""
+    if port:
+        try:
+            prometheus_client.start_http_server(port, addr=host)
+        except OSError as error:
+            raise port_taken(error, host, port, "--metrics-port") from error
+
+
+def port_taken(error: OSError, host: str, port: int, flag: str) -> StartError:
+    """Say in one sentence why `host`:`port` cannot be listened on."""
+    if error.errno == errno.EADDRINUSE:
+        return StartError(f"port {port} on {host} is in use; stop the program that has it or choose another: {flag}")
+    return StartError(f"cannot listen on {host}:{port}: {error.strerror or error}")
+
+
+def ready(program: str, address: str) -> None:
+    """Log the one line that says the program serves."""
+    logger().info(f"{program} ready on {address}")
+
+
+async def _serve_until_signal(settings: S, serve: Serve[S]) -> int | None:
+    stop = anyio.Event()
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(_watch_signals, stop)
+        status = await serve(settings, stop)
+        tasks.cancel_scope.cancel()
+    return status
+
+
+async def _watch_signals(stop: anyio.Event) -> None:
+    with anyio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async for _ in signals:
+            if stop.is_set():
+                os._exit(130)
+            stop.set()
+
+
+def _has_uvloop() -> bool:
+    with suppress(ImportError):
+        import uvloop  # noqa: F401, PLC0415 — only where the platform has it
+
+        return True
+    return False
+
+
+def _refuse(prog: str, sentence: str) -> int:
+    print(f"{prog}: {sentence}", file=sys.stderr, flush=True)
+    return 2
+
+
+def _sentence(error: ValidationError | SettingsError) -> str:
+    if isinstance(error, SettingsError):
+        return str(error)
+    faults = []
+    for fault in error.errors(include_url=False):
+        name = "--" + "-".join(str(part) for part in fault["loc"][:1]).replace("_", "-")
+        faults.append(f"{name}: {fault['msg'].removeprefix('Value error, ')}")
+    return "; ".join(faults)
+
+
+def _only_start_errors(group: BaseExceptionGroup[BaseException]) -> str | None:
+    """Return the first sentence where everything in the group is one for a person, else None."""
+    wanted, other = group.split((StartError, BrokerUnreachable))
+    if other is not None or wanted is None:
+        return None
+    error: BaseException = wanted
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return str(error)
