@@ -85,10 +85,25 @@ class Member:
         self._process: subprocess.Popen[bytes] | None = None
         data_dir.mkdir(parents=True, exist_ok=True)
         self.port = port or self._last_port() or _free_port()
+        (data_dir / "port").write_text(f"{self.port}\n")
 
     @property
     def address(self) -> str:
         return f"127.0.0.1:{self.port}"
+
+    @property
+    def argv(self) -> list[str]:
+        """The command line, for who starts it as a process of their own. Raises StartError where there is no mongod."""
+        self._binary = self._binary or find_mongod()
+        return [
+            *(str(self._binary), "--dbpath", str(self.data_dir), "--replSet", self.name),
+            *("--bind_ip", "127.0.0.1", "--port", str(self.port), "--nounixsocket"),
+            *("--logpath", str(self.log_path), "--logappend", "--quiet"),
+            *("--setParameter", "diagnosticDataCollectionEnabled=false"),
+            # The last member to stop would wait 15 s for others to catch up with it.
+            *("--setParameter", "shutdownTimeoutMillisForSignaledShutdown=500"),
+            *self._arguments,
+        ]
 
     @property
     def pid(self) -> int | None:
@@ -99,20 +114,13 @@ class Member:
         """Start it and wait until it answers. Raises StartError with the reason that its log tells."""
         if self.pid is not None:
             return
-        self._binary = self._binary or find_mongod()
-        (self.data_dir / "port").write_text(f"{self.port}\n")
-        command = [
-            *(str(self._binary), "--dbpath", str(self.data_dir), "--replSet", self.name),
-            *("--bind_ip", "127.0.0.1", "--port", str(self.port), "--nounixsocket"),
-            *("--logpath", str(self.log_path), "--logappend", "--quiet"),
-            *("--setParameter", "diagnosticDataCollectionEnabled=false"),
-            # The last member to stop would wait 15 s for others to catch up with it.
-            *("--setParameter", "shutdownTimeoutMillisForSignaledShutdown=500"),
-            *self._arguments,
-        ]
         # A session of its own: Ctrl-C in the terminal must not end MongoDB before the programs that write to it.
         self._process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+            self.argv,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
         )
         _until(self._answers, timeout_s, f"mongod at {self.address} did not answer; see {self.log_path}")
 
@@ -203,7 +211,7 @@ class ReplicaSet:
         """Start the members that do not run, and wait for a primary."""
         for member in self.members:
             member.start()
-        self._configure()
+        self.configure()
         self.wait_for_primary(timeout_s)
 
     def wait_for_primary(self, timeout_s: float = 60.0) -> Member:
@@ -226,7 +234,8 @@ class ReplicaSet:
         for member in sorted(self.members, key=self._is_primary):
             member.stop()
 
-    def _configure(self) -> None:
+    def configure(self) -> None:
+        """Make the members one set, or tell the set their new ports; does nothing where both are so already."""
         first = self.members[0]
         wanted = [{"_id": n, "host": member.address} for n, member in enumerate(self.members)]
         try:
