@@ -1,1 +1,1 @@
-"""One command for the whole stack: an embedded MongoDB, every program as a process, a live view, and a check at the end."""
+"""One command for the whole stack: an embedded MongoDB, every program as a process, a live view, a closing check."""

@@ -1,0 +1,87 @@
+"""Runs programs that need each other: in parallel where they may, restarted where they die, ended in the order told."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+
+from broker.errors import StartError
+from demo.child import Child
+from demo.programs import Program
+
+__all__ = ["Supervisor", "supervised"]
+
+
+class Supervisor:
+    """The children by name, in the order they were given."""
+
+    def __init__(self, programs: Sequence[Program], log_dir: Path) -> None:
+        log_dir.mkdir(parents=True, exist_ok=True)
+        self.children: dict[str, Child] = {}
+        for program in programs:
+            self.children[program.name] = Child(program, log_dir, self._needs_of(program))
+
+    def __getitem__(self, name: str) -> Child:
+        return self.children[name]
+
+    def __contains__(self, name: str) -> bool:
+        return name in self.children
+
+    async def wait_ready(self, within_s: float) -> None:
+        """Wait until every program is ready for the first time. Raises StartError naming those that are not."""
+        with anyio.move_on_after(within_s) as patience:
+            for child in self.children.values():
+                await child.became_ready.wait()
+        if patience.cancelled_caught:
+            late = [child for child in self.children.values() if not child.became_ready.is_set()]
+            logs = ", ".join(f"{child.program.name} ({child.log_path})" for child in late)
+            raise StartError(f"not ready after {within_s:g} s: {logs}")
+
+    async def stop(self, *names: str) -> None:
+        """End these programs together, those that there are; returns when all are gone."""
+        async with anyio.create_task_group() as tasks:
+            for name in names:
+                if name in self.children:
+                    tasks.start_soon(self.children[name].stop)
+
+    async def stop_all(self) -> None:
+        """End all, the last first: nothing outlives what it needs by choice."""
+        for name in reversed(self.children):
+            await self.stop(name)
+
+    def _needs_of(self, program: Program) -> Callable[[], list[Child]]:
+        return lambda: [self.children[name] for name in program.needs if name in self.children]
+
+
+@asynccontextmanager
+async def supervised(programs: Sequence[Program], log_dir: Path) -> AsyncIterator[Supervisor]:
+    """Run `programs` while the block runs; whatever ends it, none of them is left behind.
+
+    Raises StartError, and ends the block, where one of them cannot start.
+    """
+    supervisor = Supervisor(programs, log_dir)
+    failures: list[StartError] = []
+    async with anyio.create_task_group() as tasks:
+        with anyio.CancelScope() as block:
+            for child in supervisor.children.values():
+                tasks.start_soon(_keep, child, failures, block)
+            try:
+                yield supervisor
+            except StartError as error:
+                failures.append(error)
+            finally:
+                with anyio.CancelScope(shield=True):
+                    await supervisor.stop_all()
+    if failures:
+        raise failures[0]
+
+
+async def _keep(child: Child, failures: list[StartError], block: anyio.CancelScope) -> None:
+    # Shielded, so that a cancellation ends the children through `stop`, in order, and never by losing sight of them.
+    with anyio.CancelScope(shield=True):
+        try:
+            await child.run()
+        except StartError as error:
+            failures.append(error)
+            block.cancel()
