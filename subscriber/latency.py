@@ -11,7 +11,7 @@ _LOG_GROWTH = math.log(_GROWTH)
 
 
 class LatencyHistogram:
-    """Counts of latencies by logarithmic buckets, as in HdrHistogram: about 1,000 buckets reach from 0.1 ms to a day."""
+    """Counts of latencies by logarithmic buckets, as in HdrHistogram: 1,000 buckets reach from 0.1 ms to a day."""
 
     def __init__(self) -> None:
         self._buckets: dict[int, int] = {}
@@ -29,7 +29,7 @@ class LatencyHistogram:
         self.max_ms = max(self.max_ms, latency_ms)
 
     def percentile(self, share: float) -> float | None:
-        """Return the latency in ms that `share` (0–1) of the events did not exceed, by nearest rank; None without events."""
+        """Return the latency in ms that `share` (0–1) of the events did not exceed (nearest rank), None without any."""
         if not self.count:
             return None
         rank = max(1, math.ceil(share * self.count))

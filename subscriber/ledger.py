@@ -4,10 +4,11 @@ What the words mean here, exactly:
 
 - *received*: an offset arrived at least once. Several connections that share a durable subscription write into one
   ledger, so their union counts; without ``--as`` each connection has a subscription, and a ledger, of its own.
-- *settled*: the broker confirmed the ack. An ack without a confirmation (the connection broke first) settles nothing.
+- *acked*: the ack was sent; *settled*: the broker confirmed it. Between the two a connection may break, and then only
+  the broker knows whether the event is settled.
 - *redelivered*: an offset that was received but not settled arrives again. That is the broker's promise
   (at least once) and no fault: after a disconnect, a timeout, a restart.
-- *doubled*: an offset that was settled arrives again, whatever its attempt says. Somebody's work is done twice: a fault.
+- *doubled*: an offset that was settled arrives again, whatever its attempt says. Work is done twice: a fault.
 - *lost*: an offset the broker owed and regards as done, and that never arrived. A fault.
 
 Loss cannot be judged from the offsets alone while things move: events go out by priority, so low offsets may rightly
@@ -15,14 +16,15 @@ arrive long after high ones, and at a stop some are rightly still pending. So it
 broker's own balance, which it gives in one reply and therefore of one moment::
 
     owed     = unsettled when the run began + published since
-    arrived  = received, at least once
-    pending  = unsettled at the end, less what arrived here and was not acked
-    lost     = owed - arrived - pending
+    pending  = unsettled at the end, less what arrived here and is not settled
+    lost     = owed - received - pending
 
-Where nothing is pending, the offsets lost are the missing ones themselves and are named.
+Acks without confirmation leave `pending` between two bounds, and a fault is claimed only where both bounds show it.
+Where nothing is pending, the offsets lost are the missing ones themselves and are named. A balance below nothing is a
+*surplus*: more arrived than was owed, so something settled in an earlier run came again, which counts as doubled.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import islice
 
 from msgspec import Struct
@@ -39,8 +41,7 @@ _RANGES_NAMED = 20
 class Balance(Struct, frozen=True):
     """What the broker says of a subscription at one moment.
 
-    `next` is the offset the next event of the topic will get, `unsettled` counts pending and in flight, `settled` is the
-    number of events acked so far, by whomever.
+    `next` is the offset that the topic's next event will get; `unsettled` counts what is pending and in flight.
     """
 
     next: int
@@ -48,10 +49,11 @@ class Balance(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True):
-    """How the run went for one subscription; `missing` names ranges ``[first, last]`` of offsets, the first few."""
+    """How it went for one subscription; `missing` names what was lost, as ranges ``(first, last)``, the first few."""
 
     lost: int
     pending: int
+    surplus: int
     missing: list[tuple[int, int]]
 
 
@@ -62,6 +64,7 @@ class Ledger:
         self.topic = topic
         self.subscription = subscription
         self.received = OffsetSet()
+        self.acked = OffsetSet()
         self.settled = OffsetSet()
         self.redelivered = 0
         self.doubled = 0
@@ -73,6 +76,12 @@ class Ledger:
             if not add(event.offset):
                 self._note_again(event.offset)
 
+    def ack(self, events: Iterable[StoredEvent]) -> None:
+        """Note that a batch is being acked."""
+        add = self.acked.add
+        for event in events:
+            add(event.offset)
+
     def settle(self, events: Iterable[StoredEvent]) -> None:
         """Note that the broker confirmed the acks of a batch."""
         add = self.settled.add
@@ -81,24 +90,24 @@ class Ledger:
 
     def judge(self, opening: Balance, closing: Balance) -> Verdict:
         """Balance the account against what the broker said when the run began and when it ended."""
-        owed = opening.unsettled + closing.next - opening.next
-        held_here = len(self.received) - len(self.settled)
-        pending = closing.unsettled - held_here
-        lost = owed - len(self.received) - pending
-        return Verdict(lost=max(lost, 0), pending=max(pending, 0), missing=self._missing(closing) if lost > 0 else [])
+        not_received = opening.unsettled + closing.next - opening.next - len(self.received)
+        pending_least = closing.unsettled - (len(self.received) - len(self.settled))
+        pending_most = closing.unsettled - (len(self.received) - len(self.acked))
+        lost = max(not_received - pending_most, 0)
+        return Verdict(
+            lost=lost,
+            pending=max(pending_most, 0),
+            surplus=max(pending_least - not_received, 0),
+            missing=self._missing(opening, closing) if lost and not pending_most else [],
+        )
 
-    def _missing(self, closing: Balance) -> list[tuple[int, int]]:
-        first = self.received.first if self.received.first is not None else closing.next
-        holes = islice(self.received.missing(first, closing.next), _RANGES_NAMED)
-        return [(start, stop - 1) for start, stop in holes]
+    def _missing(self, opening: Balance, closing: Balance) -> list[tuple[int, int]]:
+        first = opening.next if self.received.first is None else min(self.received.first, opening.next)
+        holes = self.received.missing(first, closing.next)
+        return [(start, stop - 1) for start, stop in islice(holes, _RANGES_NAMED)]
 
     def _note_again(self, offset: int) -> None:
         if offset in self.settled:
             self.doubled += 1
         else:
             self.redelivered += 1
-
-
-def total(ledgers: Sequence[Ledger], figure: str) -> int:
-    """Add up one counter over several ledgers."""
-    return sum(getattr(ledger, figure) for ledger in ledgers)

@@ -1,0 +1,107 @@
+"""The account of a subscription finds what was lost or doubled, and nothing else."""
+
+from collections.abc import Iterable
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker import StoredEvent
+from subscriber.ledger import Balance, Ledger, Verdict
+
+NOTHING = Balance(next=0, unsettled=0)
+
+
+def events(offsets: Iterable[int], attempt: int = 1) -> list[StoredEvent]:
+    return [
+        StoredEvent(
+            topic="t", offset=offset, timestamp=0, id=str(offset), priority=0, msg=msgspec.Raw(b"1"), attempt=attempt
+        )
+        for offset in offsets
+    ]
+
+
+def ledger(received: Iterable[int] = (), settled: Iterable[int] = ()) -> Ledger:
+    account = Ledger("t", "s")
+    account.receive(events(received))
+    account.ack(events(settled))
+    account.settle(events(settled))
+    return account
+
+
+def test_everything_received_and_settled_is_nothing_lost() -> None:
+    assert ledger(range(10), range(10)).judge(NOTHING, Balance(next=10, unsettled=0)) == Verdict(0, 0, 0, [])
+
+
+def test_an_event_that_comes_again_before_its_ack_is_a_redelivery() -> None:
+    account = ledger(range(3))
+    account.receive(events([1], attempt=2))
+    assert (account.redelivered, account.doubled) == (1, 0)
+
+
+def test_an_event_that_comes_again_after_its_ack_is_doubled_whatever_its_attempt() -> None:
+    account = ledger(range(3), range(3))
+    account.receive(events([1], attempt=1))
+    account.receive(events([2], attempt=2))
+    assert (account.redelivered, account.doubled) == (0, 2)
+
+
+def test_a_gap_that_the_broker_regards_as_done_is_lost_and_named() -> None:
+    account = ledger([0, 1, 2, 5, 6, 9], [0, 1, 2, 5, 6, 9])
+    assert account.judge(NOTHING, Balance(next=10, unsettled=0)) == Verdict(4, 0, 0, [(3, 4), (7, 8)])
+
+
+def test_the_last_events_are_missed_too() -> None:
+    assert ledger([0, 1], [0, 1]).judge(NOTHING, Balance(next=4, unsettled=0)) == Verdict(2, 0, 0, [(2, 3)])
+
+
+def test_what_is_still_pending_is_not_lost() -> None:
+    high_priority_first = ledger([8, 9], [8, 9])
+    assert high_priority_first.judge(NOTHING, Balance(next=10, unsettled=8)) == Verdict(0, 8, 0, [])
+
+
+def test_what_was_received_and_not_acked_is_neither_lost_nor_pending() -> None:
+    assert ledger(range(10), range(4)).judge(NOTHING, Balance(next=10, unsettled=6)) == Verdict(0, 0, 0, [])
+
+
+def test_what_was_settled_before_the_run_is_not_owed() -> None:
+    account = ledger([3, 7, *range(10, 20)], [3, 7, *range(10, 20)])
+    opening = Balance(next=10, unsettled=2)
+    assert account.judge(opening, Balance(next=20, unsettled=0)) == Verdict(0, 0, 0, [])
+
+
+def test_what_an_earlier_run_had_settled_and_comes_again_is_a_surplus() -> None:
+    account = ledger([3, *range(10, 20)], [3, *range(10, 20)])
+    opening = Balance(next=10, unsettled=0)
+    assert account.judge(opening, Balance(next=20, unsettled=0)) == Verdict(0, 0, 1, [])
+
+
+def test_an_ack_without_confirmation_is_no_fault_whatever_became_of_it() -> None:
+    account = ledger(range(10), range(8))
+    account.ack(events([8, 9]))
+    for unsettled in (0, 1, 2):
+        verdict = account.judge(NOTHING, Balance(next=10, unsettled=unsettled))
+        assert (verdict.lost, verdict.surplus) == (0, 0)
+
+
+@given(
+    published=st.integers(min_value=0, max_value=60),
+    earlier=st.sets(st.integers(min_value=0, max_value=59)),
+    lost=st.sets(st.integers(min_value=0, max_value=59)),
+    received=st.sets(st.integers(min_value=0, max_value=59)),
+    acked=st.sets(st.integers(min_value=0, max_value=59)),
+)
+def test_the_balance_finds_exactly_what_was_lost(
+    published: int, earlier: set[int], lost: set[int], received: set[int], acked: set[int]
+) -> None:
+    """Of all offsets some were settled earlier, some are lost (done for the broker, never here), some came here."""
+    begun = published // 2
+    earlier = {offset for offset in earlier if offset < begun}
+    lost = {offset for offset in lost if offset < published} - earlier
+    received = {offset for offset in received if offset < published} - earlier - lost
+    acked &= received
+    opening = Balance(next=begun, unsettled=begun - len(earlier))
+    closing = Balance(next=published, unsettled=published - len(earlier) - len(lost) - len(acked))
+    verdict = ledger(received, acked).judge(opening, closing)
+    assert (verdict.lost, verdict.surplus) == (len(lost), 0)
+    assert verdict.pending == published - len(earlier) - len(lost) - len(received)

@@ -1,0 +1,61 @@
+"""A set of offsets behaves like a set of integers, and names what is missing."""
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from subscriber.offsets import OffsetSet
+
+OFFSETS = st.integers(min_value=0, max_value=200_000)
+
+
+def filled(offsets: object) -> OffsetSet:
+    offset_set = OffsetSet()
+    for offset in offsets:  # type: ignore[attr-defined]
+        offset_set.add(offset)
+    return offset_set
+
+
+@given(st.lists(OFFSETS))
+def test_it_holds_what_a_set_holds(offsets: list[int]) -> None:
+    model: set[int] = set()
+    offset_set = OffsetSet()
+    for offset in offsets:
+        assert offset_set.add(offset) is (offset not in model)
+        model.add(offset)
+    assert len(offset_set) == len(model)
+    assert offset_set.first == (min(model) if model else None)
+    assert offset_set.last == (max(model) if model else None)
+    assert all((offset in offset_set) is (offset in model) for offset in [*offsets, 0, 7, 65_536])
+
+
+@given(st.sets(OFFSETS | st.integers(min_value=0, max_value=300)), OFFSETS, OFFSETS)
+def test_what_is_missing_and_what_is_in_make_up_the_whole(offsets: set[int], start: int, stop: int) -> None:
+    offset_set = filled(offsets)
+    missing = {offset for begin, end in offset_set.missing(start, stop) for offset in range(begin, end)}
+    assert missing == set(range(start, stop)) - offsets
+    assert offset_set.count_missing(start, stop) == len(missing)
+    present = {offset for begin, end in offset_set.ranges() for offset in range(begin, end)}
+    assert present == offsets
+
+
+@given(st.sets(st.integers(min_value=0, max_value=300), min_size=1))
+def test_ranges_are_ascending_and_do_not_touch(offsets: set[int]) -> None:
+    ranges = list(filled(offsets).ranges())
+    assert all(start < stop for start, stop in ranges)
+    assert all(before[1] < after[0] for before, after in pairwise(ranges))
+
+
+def test_a_stream_received_whole_is_one_range_in_shared_blocks() -> None:
+    offset_set = filled(range(200_000))
+    assert list(offset_set.ranges()) == [(0, 200_000)]
+    blocks = [id(block) for block in offset_set._blocks.values()]
+    assert len(set(blocks)) == 2  # the completed ones are one object; only the last is its own
+    assert 65_535 in offset_set
+    assert not offset_set.add(65_535)
+
+
+def test_an_offset_far_away_costs_one_block() -> None:
+    offset_set = filled([0, 10**12])
+    assert list(offset_set.ranges()) == [(0, 1), (10**12, 10**12 + 1)]
