@@ -42,7 +42,7 @@ class LatencyHistogram:
     def cumulative(self, bounds_ms: tuple[float, ...]) -> list[int]:
         """Count the events of at most each bound, as Prometheus wants its buckets."""
         counts = [0] * len(bounds_ms)
-        for bucket, events in self._buckets.items():
+        for bucket, events in list(self._buckets.items()):  # the metrics are read from a thread of their own
             middle = _middle_ms(bucket)
             for place, bound in enumerate(bounds_ms):
                 if middle <= bound:

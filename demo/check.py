@@ -1,0 +1,104 @@
+"""The closing check: whether everything that MongoDB holds went through the whole stack, each once.
+
+Pure functions over what was gathered, so that the same rows serve to wait until the stack has caught up, to print the
+table at the end, and to decide the exit status.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from msgspec import Struct
+
+from demo.evidence import Account, Evidence, Window
+from demo.programs import Death
+
+__all__ = ["Row", "check", "is_right"]
+
+
+class Row(Struct, frozen=True, kw_only=True):
+    """One line of the table: what was looked at, the figure it should have, the one it has, and what is wrong."""
+
+    what: str
+    wanted: int
+    found: int
+    faults: str = ""
+
+    @property
+    def is_right(self) -> bool:
+        return not self.faults and self.wanted == self.found
+
+
+def check(evidence: Evidence) -> list[Row]:
+    """Judge every part of the evidence. Each row stands for itself; all have to be right."""
+    return [
+        *(_stored_row(topic, ids, evidence.brought[topic]) for topic, ids in evidence.stored.items()),
+        *(_account_row(topic, account) for topic, account in evidence.accounts.items()),
+        *(_windows_row(topic, windows, evidence.counted) for topic, windows in evidence.windows.items()),
+        *(_sum_row(topic, windows, evidence.counted) for topic, windows in evidence.windows.items()),
+        _deaths_row(evidence.deaths),
+    ]
+
+
+def is_right(rows: Iterable[Row]) -> bool:
+    """Whether all rows are right."""
+    return all(row.is_right for row in rows)
+
+
+def _stored_row(topic: str, stored: frozenset[str], brought: Counter[str]) -> Row:
+    return Row(
+        what=f"{topic} in MongoDB that are in the topic once",
+        wanted=len(stored),
+        found=sum(1 for document in stored if brought[document] == 1),
+        faults=_faults(
+            missing=sum(1 for document in stored if not brought[document]),
+            doubled=sum(1 for times in brought.values() if times > 1),
+            unknown_to_mongodb=sum(1 for document in brought if document not in stored),
+        ),
+    )
+
+
+def _account_row(topic: str, account: Account) -> Row:
+    return Row(
+        what=f"events of {topic} acked by the subscriber once",
+        wanted=account.owed,
+        found=account.settled if account.is_whole else account.owed - account.unsettled,
+        faults=_faults(lost=account.lost, doubled=account.doubled, unsettled=account.unsettled),
+    )
+
+
+def _windows_row(topic: str, windows: Sequence[Window], counted: Counter[int]) -> Row:
+    times = Counter(window.start for window in windows)
+    return Row(
+        what=f"final windows of {topic}, each once",
+        wanted=len(counted),
+        found=sum(1 for start in counted if times[start] == 1),
+        faults=_faults(
+            missing=sum(1 for start in counted if not times[start]),
+            doubled=sum(1 for count in times.values() if count > 1),
+            without_tweets=sum(1 for window in windows if window.tweets and window.start not in counted),
+        ),
+    )
+
+
+def _sum_row(topic: str, windows: Sequence[Window], counted: Counter[int]) -> Row:
+    wrong = sum(1 for window in windows if window.start in counted and window.tweets != counted[window.start])
+    return Row(
+        what=f"tweets in the windows of {topic}",
+        wanted=counted.total(),
+        found=sum(window.tweets for window in windows),
+        faults=_faults(windows_with_another_count=wrong),
+    )
+
+
+def _deaths_row(deaths: dict[str, list[Death]]) -> Row:
+    every = [(name, death) for name, of_one in deaths.items() for death in of_one]
+    return Row(
+        what="restarts that have a cause outside the program",
+        wanted=len(every),
+        found=sum(1 for _, death in every if death.is_explained),
+        faults="; ".join(f"{name} {death.reason}" for name, death in every if not death.is_explained),
+    )
+
+
+def _faults(**counts: int) -> str:
+    return ", ".join(f"{count} {name.replace('_', ' ')}" for name, count in counts.items() if count)

@@ -1,0 +1,53 @@
+"""What the demo can be told."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field
+
+from broker.program import ProgramSettings, settings_config
+from broker.units import Seconds
+
+__all__ = ["DemoSettings"]
+
+
+def _port(number: int, user: str) -> int:
+    port: int = Field(number, ge=0, le=65535, description=f"port of {user} (0: any free one)")
+    return port
+
+
+class DemoSettings(ProgramSettings):
+    """Run the whole stack: tweets from SSE through MongoDB, change streams and the broker to a subscriber and Spark.
+
+    It ends on Ctrl-C, after --seconds, or when the source has ended, in order, and closes with a check. Exit status: 0
+    when everything arrived everywhere once, 1 when something did not, 2 when it could not start.
+    """
+
+    model_config = settings_config("python -m demo")
+
+    seconds: float | None = Field(None, gt=0, description="ingest for so long, then end (seconds); none: until Ctrl-C")
+    rate: float = Field(300, gt=0, description="tweets that the simulator or a replay sends (tweets/s)")
+    source: str | None = Field(
+        None, description="what to ingest instead of the simulator: http://…, replay:FILE, mastodon:INSTANCE, wikimedia"
+    )
+    data_dir: Path = Field(
+        Path("data/demo"), description="where all data and logs live; the same one goes on where it was"
+    )
+    spark: bool = Field(True, description="compute statistics with Spark, which needs Java 17 or 21")
+    window: Seconds = Field("10s", validate_default=True, description="length of the statistics' windows (duration)")
+    settle_within: Seconds = Field(
+        "90s", validate_default=True, description="time that the stack may take to catch up at the end (duration)"
+    )
+    report: Literal["text", "json"] = Field("text", description="how the closing check is printed")
+    database: str = Field("rtp_sse_db", description="database in MongoDB")
+
+    broker_port: int = _port(8000, "the broker")
+    broker_metrics_port: int = _port(9600, "the broker's metrics")
+    ingest_port: int = _port(8080, "the ingester's telnet")
+    ingest_metrics_port: int = _port(9601, "the ingester's metrics")
+    simulator_port: int = _port(4000, "the tweet simulator")
+    change_stream_metrics_port: int = _port(9602, "the change stream's metrics")
+    subscriber_metrics_port: int = _port(9603, "the subscriber's metrics")
+    spark_port: int = _port(4040, "Spark's own page")
+    mongo_port: int = _port(0, "MongoDB")
+    free_ports: bool = Field(False, description="take any free port for everything")

@@ -1,0 +1,149 @@
+"""What a run shows: a figure a second, and an account at the end; for people or as JSON lines."""
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+
+from broker.program import logger
+from subscriber.latency import LatencyHistogram
+from subscriber.ledger import Ledger, Verdict
+
+__all__ = ["Latency", "Report", "TopicReport", "reporter"]
+
+
+class Latency(Struct, frozen=True):
+    """Milliseconds from the broker's timestamp to the arrival here; None where nothing arrived."""
+
+    p50: float | None
+    p95: float | None
+    p99: float | None
+    max: float | None
+
+    @classmethod
+    def of(cls, histogram: LatencyHistogram) -> "Latency":
+        """Read the percentiles of a histogram."""
+        p50, p95, p99 = (_rounded(histogram.percentile(share)) for share in (0.5, 0.95, 0.99))
+        return cls(p50, p95, p99, _rounded(histogram.max_ms) if histogram.count else None)
+
+
+class TopicReport(Struct, frozen=True, kw_only=True):
+    """One subscription's account; what can only be judged at the end is None before."""
+
+    topic: str
+    subscription: str
+    received: int
+    settled: int
+    redelivered: int
+    doubled: int
+    lost: int | None = None
+    pending: int | None = None
+    missing: list[tuple[int, int]] = []
+
+    @classmethod
+    def of(cls, ledger: Ledger, verdict: Verdict | None = None) -> "TopicReport":
+        """Read an account; a surplus in the verdict is something that an earlier run had settled, so it is doubled."""
+        return cls(
+            topic=ledger.topic,
+            subscription=ledger.subscription,
+            received=len(ledger.received),
+            settled=len(ledger.settled),
+            redelivered=ledger.redelivered,
+            doubled=ledger.doubled + (verdict.surplus if verdict else 0),
+            lost=verdict.lost if verdict else None,
+            pending=verdict.pending if verdict else None,
+            missing=verdict.missing if verdict else [],
+        )
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """The state of a run: of its last second (``second``) or of the whole (``final``).
+
+    `events` and `per_second` count deliveries, redeliveries included.
+    """
+
+    report: Literal["second", "final"]
+    seconds: float
+    events: int
+    per_second: float
+    latency_ms: Latency
+    topics: Sequence[TopicReport]
+
+    @property
+    def redelivered(self) -> int:
+        return sum(topic.redelivered for topic in self.topics)
+
+    @property
+    def doubled(self) -> int:
+        return sum(topic.doubled for topic in self.topics)
+
+    @property
+    def lost(self) -> int:
+        return sum(topic.lost or 0 for topic in self.topics)
+
+    @property
+    def is_right(self) -> bool:
+        """Whether nothing was lost or doubled."""
+        return not self.lost and not self.doubled
+
+
+Show = Callable[[Report], None]
+
+
+@contextmanager
+def reporter(form: Literal["text", "json"], console: Console | None = None) -> Iterator[Show]:
+    """Give the function that shows reports: JSON lines on stdout, a live table on a terminal, log lines elsewhere."""
+    console = console or Console()
+    if form == "json":
+        yield _show_json
+    elif console.is_terminal:
+        with Live(console=console, auto_refresh=False) as live:
+            yield lambda report: live.update(report_table(report), refresh=True)
+    else:
+        yield lambda report: _show_line(report, console)
+
+
+def report_table(report: Report) -> Table:
+    """Lay a report out as a table, a row a subscription."""
+    table = Table(title=_headline(report), title_justify="left", expand=False)
+    table.add_column("topic")
+    table.add_column("subscription")
+    for name in ("received", "acked", "redelivered", "doubled", "lost", "pending"):
+        table.add_column(name, justify="right")
+    for topic in report.topics:
+        figures = (topic.received, topic.settled, topic.redelivered, topic.doubled, topic.lost, topic.pending)
+        table.add_row(topic.topic, topic.subscription, *("" if figure is None else f"{figure:,}" for figure in figures))
+    return table
+
+
+def _show_json(report: Report) -> None:
+    sys.stdout.write(msgspec.json.encode(report).decode() + "\n")
+    sys.stdout.flush()
+
+
+def _show_line(report: Report, console: Console) -> None:
+    if report.report == "final":
+        console.print(report_table(report))
+        return
+    latency = report.latency_ms
+    logger().info(
+        _headline(report), p50_ms=latency.p50, p95_ms=latency.p95, p99_ms=latency.p99,
+        redelivered=report.redelivered, doubled=report.doubled,
+    )  # fmt: skip
+
+
+def _headline(report: Report) -> str:
+    latency = report.latency_ms
+    took = "" if latency.p50 is None else f", latency p50 {latency.p50:g} p95 {latency.p95:g} p99 {latency.p99:g} ms"
+    whole = f" in {report.seconds:g} s" if report.report == "final" else ""
+    return f"{report.events:,} events{whole}, {report.per_second:,.0f}/s{took}"
+
+
+def _rounded(latency_ms: float | None) -> float | None:
+    return None if latency_ms is None else round(latency_ms, 1)
