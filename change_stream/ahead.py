@@ -1,0 +1,67 @@
+"""What has been fetched ahead of its publishing, bounded by changes and bytes."""
+
+from collections import deque
+
+import anyio
+
+from change_stream.watch import Batch
+
+__all__ = ["Ahead"]
+
+
+class Ahead:
+    """A queue of batches between one task that fetches and one that publishes.
+
+    A batch is let in while the queue is empty or stays within `changes_max` and `bytes_max` with it, so that one batch
+    above the bounds still passes.
+    """
+
+    def __init__(self, changes_max: int, bytes_max: int) -> None:
+        self._changes_max = changes_max
+        self._bytes_max = bytes_max
+        self._batches: deque[Batch] = deque()
+        self._failure: BaseException | None = None
+        self._is_closed = False
+        self._moved = anyio.Event()
+        self.changes = 0
+        self.bytes = 0
+
+    async def put(self, batch: Batch) -> None:
+        """Wait until there is room for `batch`."""
+        while self._batches and (
+            self.changes + len(batch.changes) > self._changes_max or self.bytes + batch.size > self._bytes_max
+        ):
+            await self._moved.wait()
+        self._batches.append(batch)
+        self._count(batch, 1)
+
+    def fail(self, failure: BaseException) -> None:
+        """Let `get` raise `failure` once everything before it is taken."""
+        self._failure = failure
+        self._wake()
+
+    def close(self) -> None:
+        """Let `get` return None from now on; what was fetched is dropped."""
+        self._is_closed = True
+        self._wake()
+
+    async def get(self) -> Batch | None:
+        """Wait for the next batch; None when closed."""
+        while not self._is_closed:
+            if self._batches:
+                batch = self._batches.popleft()
+                self._count(batch, -1)
+                return batch
+            if self._failure is not None:
+                raise self._failure
+            await self._moved.wait()
+        return None
+
+    def _count(self, batch: Batch, sign: int) -> None:
+        self.changes += sign * len(batch.changes)
+        self.bytes += sign * batch.size
+        self._wake()
+
+    def _wake(self) -> None:
+        moved, self._moved = self._moved, anyio.Event()
+        moved.set()
