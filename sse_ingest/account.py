@@ -1,0 +1,46 @@
+"""What became of everything that was read from a source.
+
+Always true, source by source: events read + tweets found inside other tweets = stored + already there + notices +
+rejected + in flight; and nothing is in flight after an orderly end.
+"""
+
+from collections import Counter
+from typing import Any
+
+from msgspec import Struct, field
+
+__all__ = ["Account"]
+
+
+class Account(Struct):
+    """Counters of one source since the start. `read` counts events, `nested` the tweets that were inside other tweets."""
+
+    read: int = 0
+    nested: int = 0
+    stored: int = 0
+    already_there: int = 0
+    notices: int = 0
+    rejected: int = 0
+    notices_by_name: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def in_flight(self) -> int:
+        """What has been read and is not yet settled."""
+        return self.read + self.nested - self.stored - self.already_there - self.notices - self.rejected
+
+    def note(self, name: str) -> None:
+        """Count a notice."""
+        self.notices += 1
+        self.notices_by_name[name] += 1
+
+    def summary(self) -> dict[str, Any]:
+        """Return the counters by name, for logs and people."""
+        return {
+            "read": self.read,
+            "nested": self.nested,
+            "stored": self.stored,
+            "already_there": self.already_there,
+            "notices": self.notices,
+            "rejected": self.rejected,
+            "in_flight": self.in_flight,
+        }

@@ -1,0 +1,76 @@
+"""What one write to MongoDB holds: tweets, each once, and what was rejected."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from bson import ObjectId
+from msgspec import Struct, field
+
+from sse_ingest.account import Account
+from sse_ingest.handover import Scored
+
+__all__ = ["RAW_CHARACTERS_MAX", "Batch", "Entry", "Reject", "reject_document"]
+
+RAW_CHARACTERS_MAX = 65_536
+"""How much of a rejected event's text is kept."""
+
+
+class Entry(Struct, gc=False):
+    """A tweet on its way, and the account of the source that it came from."""
+
+    tweet: Scored
+    account: Account
+
+
+class Reject(Struct):
+    """A document for `rejected_tweets` on its way, and its account."""
+
+    document: dict[str, Any]
+    account: Account
+
+
+class Batch(Struct):
+    """Tweets by id and rejects, up to `size` of both together."""
+
+    size: int
+    tweets: dict[str, Entry] = field(default_factory=dict)
+    rejects: list[Reject] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.tweets) + len(self.rejects)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it is to be written."""
+        return len(self) >= self.size
+
+    def add(self, item: Entry | Reject) -> None:
+        """Take in one; a tweet that is in the batch already is settled by this."""
+        if isinstance(item, Reject):
+            self.rejects.append(item)
+        elif item.tweet.id in self.tweets:
+            item.account.already_there += 1
+        else:
+            self.tweets[item.tweet.id] = item
+
+    def halves(self) -> tuple["Batch", "Batch"]:
+        """Split it in two that hold the same, to find the document that MongoDB refuses."""
+        items: list[Entry | Reject] = [*self.tweets.values(), *self.rejects]
+        first, second = Batch(self.size), Batch(self.size)
+        for place, item in enumerate(items):
+            (first if place < len(items) // 2 else second).add(item)
+        return first, second
+
+
+def reject_document(source: str, raw: str, error: str) -> dict[str, Any]:
+    """Return the document that keeps an unusable event: its text, cut where it is very long, why, whence and when."""
+    document: dict[str, Any] = {
+        "_id": ObjectId(),
+        "source": source,
+        "error": error,
+        "raw": raw[:RAW_CHARACTERS_MAX],
+        "at": datetime.now(UTC),
+    }
+    if len(raw) > RAW_CHARACTERS_MAX:
+        document["raw_characters"] = len(raw)
+    return document

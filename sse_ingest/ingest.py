@@ -1,0 +1,163 @@
+"""The ingester: sources, their pools, the writer, put together and ended in order.
+
+    reader (thread) ─> inbox (bounded) ─> pool (processes) ─┐
+    reader (thread) ─> inbox (bounded) ─> pool (processes) ─┴─> writer (batches) ─> MongoDB
+
+Each arrow waits when the next place is full, so a MongoDB that is away stops the readers, and TCP their servers.
+"""
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import anyio
+from msgspec import Struct
+
+from broker.program import logger
+from sse_ingest.account import Account
+from sse_ingest.batch import Entry, Reject, reject_document
+from sse_ingest.handover import NoticeFound, RawEvent, Rejected, Reply, Scored
+from sse_ingest.hashtags import HashtagCounts
+from sse_ingest.inbox import Inbox
+from sse_ingest.onlookers import Onlookers
+from sse_ingest.pool import Pool, PoolSize
+from sse_ingest.reader import Reader
+from sse_ingest.sources import Source
+from sse_ingest.statistics import Timings
+from sse_ingest.store import Store
+from sse_ingest.worker import Job
+from sse_ingest.writer import Item, Writer
+
+__all__ = ["Ingest", "Line", "LineSettings"]
+
+log = logger()
+
+
+class LineSettings(Struct, frozen=True):
+    """What every source's line has in common."""
+
+    pool: PoolSize
+    inbox_size: int
+    scorer: Any
+    emotion_values: dict[str, float] | None
+
+
+class Line:
+    """One source from its reader to the writer."""
+
+    def __init__(self, source: Source, settings: LineSettings, ingest: "Ingest") -> None:
+        job = Job(source.shape, source.origin, source.name, settings.scorer, settings.emotion_values)
+        self.account = Account()
+        self.inbox = Inbox(settings.inbox_size)
+        self.reader = Reader(source, self.inbox, self.account)
+        self.pool = Pool(source.name, job, self.inbox, self._deliver, settings.pool)
+        self._ingest = ingest
+
+    async def run(self) -> None:
+        """Work until the source has ended and everything of it is handed to the writer."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._end_inbox)
+            await self.pool.run()
+
+    async def _end_inbox(self) -> None:
+        await self.reader.done.wait()
+        self.inbox.end()
+
+    async def _deliver(self, worker: str, events: list[RawEvent], reply: Reply) -> None:
+        self._ingest.worker_seconds.add(*reply.seconds)
+        items = [
+            item
+            for event, findings in zip(events, reply.findings, strict=True)
+            for item in self._items(event, findings)
+        ]
+        if len(self._ingest.onlookers):
+            for item in items:
+                if isinstance(item, Entry):
+                    self._ingest.onlookers.show(worker, item.tweet.text)
+        if items:
+            await self._ingest.writer.put(items)
+
+    def _items(self, event: RawEvent, findings: list[Scored | NoticeFound | Rejected]) -> Iterable[Item]:
+        self.account.nested += len(findings) - 1
+        for finding in findings:
+            match finding:
+                case Scored():
+                    yield Entry(finding, self.account)
+                case NoticeFound():
+                    self.account.note(finding.name)
+                case Rejected():
+                    raw = event.data if finding.raw is None else finding.raw
+                    yield Reject(reject_document(self.reader.source.name, raw, finding.error), self.account)
+
+
+class Ingest:
+    """All of it. Made on the event loop; `start` and `pause` begin and end the reading, `run` serves until the end."""
+
+    def __init__(
+        self, sources: list[Source], settings: LineSettings, store: Store, hashtags: HashtagCounts, writer: "WriterSize"
+    ) -> None:
+        self.store = store
+        self.hashtags = hashtags
+        self.onlookers = Onlookers()
+        self.worker_seconds = Timings()
+        self.writer = Writer(store, writer.batch, writer.flush_every_s, self._count_hashtags)
+        self.lines = [Line(source, settings, self) for source in sources]
+        self.is_started = False
+        self.started_at: float | None = None
+
+    def start(self) -> None:
+        """Read all sources, each from behind what was read of it last."""
+        if not self.is_started:
+            log.info("ingesting", sources=[line.reader.source.name for line in self.lines])
+        self.is_started = True
+        self.started_at = self.started_at or time.monotonic()
+        for line in self.lines:
+            line.reader.start()
+
+    async def pause(self) -> None:
+        """Stop reading; what has been read is scored and written."""
+        self.is_started = False
+        async with anyio.create_task_group() as tasks:
+            for line in self.lines:
+                tasks.start_soon(line.reader.stop)
+
+    async def run(self) -> None:
+        """Work until every source has ended and everything is written."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self.writer.run)
+            async with anyio.create_task_group() as lines:
+                for line in self.lines:
+                    lines.start_soon(line.run)
+            self.writer.end()
+
+    async def drain(self) -> None:
+        """Read no more, and let `run` end once everything that has been read is written."""
+        await self.pause()
+        for line in self.lines:
+            line.inbox.end()
+
+    @property
+    def has_failed_sources(self) -> bool:
+        """Whether a source could not be read at all."""
+        return any(line.reader.has_failed for line in self.lines)
+
+    def report(self) -> None:
+        """Log the account of each source."""
+        for line in self.lines:
+            log.info("account", source=line.reader.source.name, **line.account.summary(), crashes=line.pool.crashes)
+            if line.account.in_flight:
+                log.error(
+                    "not everything that was read is written",
+                    source=line.reader.source.name,
+                    events=line.account.in_flight,
+                )
+
+    def _count_hashtags(self, entry: Entry) -> None:
+        self.hashtags.add(entry.tweet.hashtags)
+
+
+class WriterSize(Struct, frozen=True):
+    """How much is written at once, and how long it may wait."""
+
+    batch: int = 200
+    flush_every_s: float = 3.0

@@ -1,0 +1,188 @@
+"""The workers of one source: processes that are replaced when they die, as many as the load needs.
+
+Always true: an event taken from the inbox is in exactly one worker's hands until its findings are delivered, it is given
+back, or it is rejected. A worker that says what it died of costs one event. One that dies without a word (killed, out
+of memory, stuck beyond its time) leaves its events as suspects: they are tried again one by one, and the one that is
+alone with a worker when it dies is the culprit. Scoring has no effect outside, so a second try does no harm.
+"""
+
+import multiprocessing
+import socket
+from collections import deque
+from collections.abc import Awaitable, Callable
+from multiprocessing.process import BaseProcess
+
+import anyio
+from anyio.abc import TaskGroup, UNIXSocketStream
+from anyio.streams.buffered import BufferedByteReceiveStream
+from msgspec import Struct
+
+from broker.program import logger
+from sse_ingest.handover import LENGTH, RawEvent, Rejected, Reply, Task, decode_reply, frame
+from sse_ingest.inbox import Inbox
+from sse_ingest.scaling import workers_wanted
+from sse_ingest.worker import Job, work
+
+__all__ = ["Deliver", "Pool", "PoolSize"]
+
+REPLY_BYTES_MAX = 1 << 30
+
+log = logger()
+
+Deliver = Callable[[str, list[RawEvent], Reply], Awaitable[None]]
+"""Takes a worker's name, the events it was given, and what it made of them."""
+
+
+class PoolSize(Struct, frozen=True):
+    """How large a pool may be, and how much one worker is given at once."""
+
+    least: int = 1
+    most: int = 2
+    events_per_task: int = 64
+    task_timeout_s: float = 30.0
+
+
+class WorkerDied(Exception):
+    """The process ended, or was ended, without handing back its events."""
+
+
+class Pool:
+    """The workers of one source."""
+
+    def __init__(self, name: str, job: Job, inbox: Inbox, deliver: Deliver, size: PoolSize) -> None:
+        self.name = name
+        self.size = size
+        self.crashes = 0
+        self.workers = 0
+        self.wanted = size.least
+        self.seconds_per_event = 0.0
+        self._job = job
+        self._inbox = inbox
+        self._deliver = deliver
+        self._suspects: deque[RawEvent] = deque()
+        self._numbers = 0
+        self._arrived_before = 0
+
+    async def run(self) -> None:
+        """Work until the inbox has ended and everything in it is delivered."""
+        async with anyio.create_task_group() as tasks:
+            async with anyio.create_task_group() as tenders:
+                self._grow(tenders)
+                tasks.start_soon(self._scale, tenders)
+            tasks.cancel_scope.cancel()
+
+    async def _scale(self, tenders: TaskGroup) -> None:
+        while True:
+            await anyio.sleep(1)
+            arrived = self._inbox.arrived
+            self.wanted = workers_wanted(
+                arrival_per_s=arrived - self._arrived_before,
+                queued=len(self._inbox),
+                seconds_per_event=self.seconds_per_event,
+                workers=self.workers,
+                least=self.size.least,
+                most=self.size.most,
+            )
+            self._arrived_before = arrived
+            self._grow(tenders)
+
+    def _grow(self, tenders: TaskGroup) -> None:
+        while self.workers < self.wanted:
+            self.workers += 1
+            self._numbers += 1
+            tenders.start_soon(self._tend, f"{self.name}#{self._numbers}")
+
+    async def _tend(self, name: str) -> None:
+        """Feed one worker, replacing its process as often as it dies, until the pool needs it no more."""
+        process: _Process | None = None
+        try:
+            while (self._suspects or self.workers <= self.wanted) and (events := await self._next()):
+                process = process or await _Process.start(self._job)
+                try:
+                    reply = await process.carry_out(events, self.size.task_timeout_s)
+                except WorkerDied as death:
+                    await self._bury(process, name, str(death))
+                    process = None
+                    await self._suspect(name, events, str(death))
+                    continue
+                if reply.failure is not None:
+                    await self._bury(process, name, reply.failure)
+                    process = None
+                    reply.findings.append([Rejected(reply.failure)])
+                    self._inbox.give_back(events[len(reply.findings) :])
+                self._measure(reply)
+                await self._deliver(name, events[: len(reply.findings)], reply)
+        finally:
+            self.workers -= 1
+            if process is not None:
+                await process.aclose()
+
+    async def _next(self) -> list[RawEvent]:
+        if self._suspects:
+            return [self._suspects.popleft()]
+        events = await self._inbox.take(self.size.events_per_task)
+        if not events and self._suspects:
+            return [self._suspects.popleft()]
+        return events
+
+    async def _bury(self, process: "_Process", name: str, cause: str) -> None:
+        self.crashes += 1
+        log.debug("a worker died and is replaced", worker=name, cause=cause)
+        await process.aclose()
+
+    async def _suspect(self, name: str, events: list[RawEvent], cause: str) -> None:
+        if len(events) > 1:
+            self._suspects.extend(events)
+            return
+        await self._deliver(name, events, Reply([[Rejected(f"its worker died: {cause}")]], []))
+
+    def _measure(self, reply: Reply) -> None:
+        if reply.seconds:
+            mean = sum(reply.seconds) / len(reply.seconds)
+            self.seconds_per_event = mean if not self.seconds_per_event else 0.9 * self.seconds_per_event + 0.1 * mean
+
+
+class _Process:
+    """One worker process and the way to it."""
+
+    def __init__(self, process: BaseProcess, stream: UNIXSocketStream) -> None:
+        self._process = process
+        self._stream = stream
+        self._replies = BufferedByteReceiveStream(stream)
+
+    @classmethod
+    async def start(cls, job: Job) -> "_Process":
+        ours, theirs = socket.socketpair()
+        with theirs:
+            # Forking is a matter of milliseconds, but the first one starts the fork server.
+            process = await anyio.to_thread.run_sync(_fork, job, theirs)
+        return cls(process, await UNIXSocketStream.from_socket(ours))
+
+    async def carry_out(self, events: list[RawEvent], timeout_s: float) -> Reply:
+        """Hand over `events` and wait for the reply. Raises `WorkerDied`."""
+        try:
+            with anyio.fail_after(timeout_s):
+                await self._stream.send(frame(Task(events)))
+                head = await self._replies.receive_exactly(LENGTH)
+                return decode_reply(await self._replies.receive_exactly(int.from_bytes(head, "big")))
+        except TimeoutError as error:
+            raise WorkerDied(f"no reply within {timeout_s:g} s") from error
+        except (anyio.EndOfStream, anyio.IncompleteRead, anyio.BrokenResourceError) as error:
+            raise WorkerDied("its process ended without a word") from error
+
+    async def aclose(self) -> None:
+        with anyio.CancelScope(shield=True):
+            await self._stream.aclose()
+            self._process.kill()
+            await anyio.to_thread.run_sync(self._process.join)
+        self._process.close()
+
+
+_processes = multiprocessing.get_context("forkserver")
+_processes.set_forkserver_preload(["sse_ingest.warm"])
+
+
+def _fork(job: Job, pipe: socket.socket) -> BaseProcess:
+    process = _processes.Process(target=work, args=(job, pipe), daemon=True)
+    process.start()
+    return process

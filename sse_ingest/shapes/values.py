@@ -1,0 +1,101 @@
+"""Members of foreign JSON as the types that MongoDB is to hold, whatever was sent in their place."""
+
+import json
+import re
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+__all__ = ["ID_CHARACTERS_MAX", "count", "date", "decode", "identifier", "json_text", "text_or_none", "texts"]
+
+ID_CHARACTERS_MAX = 200
+"""An id becomes the id of a broker event, which has at most 256 characters."""
+
+_INT64_MAX = (1 << 63) - 1
+_MONTHS = {
+    name: month
+    for month, name in enumerate(
+        ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"), 1
+    )
+}
+_TWITTER_DATE = re.compile(r"\w{3} (\w{3}) (\d\d) (\d\d):(\d\d):(\d\d) \+0000 (\d{4})")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_decode = msgspec.json.Decoder().decode
+
+
+def decode(text: str) -> Any:
+    """Decode JSON, also where it escapes half a character (``"\\ud83d"``), which becomes U+FFFD. Raises ValueError."""
+    try:
+        return _decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return _whole(json.loads(text, parse_constant=_refuse_constant))
+
+
+def json_text(value: Any) -> str:
+    """Write a decoded value as JSON text, to keep the part of an event that could not be used."""
+    return json.dumps(value, ensure_ascii=False)
+
+
+def identifier(text: Any, number: Any = None) -> str | None:
+    """Return an id as text: `text` where it is one, else the digits of `number`, else None."""
+    if isinstance(text, str) and 0 < len(text) <= ID_CHARACTERS_MAX:
+        return text
+    for value in (text, number):
+        if isinstance(value, int) and not isinstance(value, bool) and value > 0:
+            return str(value)[:ID_CHARACTERS_MAX]
+    return None
+
+
+def count(value: Any) -> int:
+    """Return a count: 0 for null and for what is none, at most what an Int64 holds."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
+        return 0
+    return _INT64_MAX if value >= _INT64_MAX else int(value)
+
+
+def date(value: Any) -> datetime | None:
+    """Read Twitter's ``Wed Jan 06 07:30:00 +0000 2016`` or ISO 8601 as an aware UTC date; None for anything else."""
+    if not isinstance(value, str):
+        return None
+    try:
+        if match := _TWITTER_DATE.fullmatch(value):
+            month, day, hour, minute, second, year = match.groups()
+            return datetime(
+                int(year), _MONTHS[month], int(day), int(hour), int(minute), min(int(second), 59), tzinfo=UTC
+            )
+        parsed = datetime.fromisoformat(value)
+        return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
+    except (ValueError, KeyError, OverflowError):
+        return None
+
+
+def text_or_none(value: Any) -> str | None:
+    """Return text that says something, else None."""
+    return value if isinstance(value, str) and value else None
+
+
+def texts(items: Any, *members: str) -> list[str]:
+    """Return the first text member of each object in `items`, in order and each once."""
+    found: dict[str, None] = {}
+    for item in items if isinstance(items, list) else ():
+        value = item
+        if isinstance(item, dict):
+            value = next((item[member] for member in members if text_or_none(item.get(member))), None)
+        if isinstance(value, str) and value:
+            found[value] = None
+    return list(found)
+
+
+def _whole(value: Any) -> Any:
+    if isinstance(value, str):
+        return _SURROGATE.sub("\ufffd", value)
+    if isinstance(value, list):
+        return [_whole(item) for item in value]
+    if isinstance(value, dict):
+        return {_whole(key): _whole(item) for key, item in value.items()}
+    return value
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")

@@ -1,0 +1,65 @@
+"""From an address, as ``--source`` takes it, to a source that can be read."""
+
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from broker.errors import StartError
+from sse_ingest.shapes import Shape
+from sse_ingest.sources.replay import Replay
+from sse_ingest.sources.source import Arrival, Feed, Source, SourceRefused, SourceState
+from sse_ingest.sources.stream import EventStream, StreamLimits
+
+__all__ = ["Arrival", "Feed", "Source", "SourceRefused", "SourceState", "StreamLimits", "source_of"]
+
+_WIKIMEDIA = "https://stream.wikimedia.org/v2/stream/recentchange"
+_SHAPES_OF_REPLAYS: dict[str, Shape] = {
+    "replay": "twitter",
+    "replay-mastodon": "mastodon",
+    "replay-wikimedia": "wikimedia",
+}
+
+
+def source_of(
+    address: str, limits: StreamLimits, *, rate: float | None = None, loop: bool = False, token: str = ""
+) -> Source:
+    """Return the source at `address`; `rate` (events/s) and `loop` count for replays, `token` for Mastodon.
+
+    Raises StartError where the address is none.
+    """
+    scheme, _, rest = address.partition(":")
+    if scheme in ("http", "https") and urlsplit(address).hostname:
+        return Source(_shown(address), "twitter", "", _stream(address, limits))
+    if scheme == "mastodon" and rest:
+        base = rest.rstrip("/") if "://" in rest else f"https://{rest.strip('/')}"
+        host = urlsplit(base).netloc
+        return Source(f"mastodon:{host}", "mastodon", host, _stream(f"{base}/api/v1/streaming/public", limits, token))
+    if scheme == "wikimedia":
+        return Source("wikimedia", "wikimedia", "wikimedia", _stream(rest or _WIKIMEDIA, limits))
+    if scheme in _SHAPES_OF_REPLAYS and rest:
+        return _replay(scheme, Path(rest), limits, rate, loop)
+    raise StartError(
+        f"{address!r} is no source; write http://HOST:4000/tweets/1, mastodon:INSTANCE, wikimedia or replay:FILE"
+    )
+
+
+def _stream(url: str, limits: StreamLimits, token: str = "") -> Callable[[SourceState, str], Feed]:
+    return lambda state, last_id: EventStream(url, state, limits, last_id=last_id, token=token)
+
+
+def _replay(scheme: str, path: Path, limits: StreamLimits, rate: float | None, loop: bool) -> Source:
+    Replay.check(path)
+    shape = _SHAPES_OF_REPLAYS[scheme]
+    return Source(
+        f"replay:{path.name}",
+        shape,
+        "" if shape == "twitter" else shape,
+        lambda state, _: Replay(path, state, rate=rate, loop=loop, bytes_max=limits.event_bytes_max),
+    )
+
+
+def _shown(address: str) -> str:
+    """Return the address without what may be secret: user, password and query."""
+    parts = urlsplit(address)
+    port = f":{parts.port}" if parts.port else ""
+    return f"{parts.hostname}{port}{parts.path}"

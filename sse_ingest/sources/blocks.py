@@ -1,0 +1,117 @@
+"""Bytes of an event stream, however they were cut, to whole events' blocks: the layer under sseclient-py.
+
+By the SSE standard (https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream): lines end
+with LF, CRLF or CR and with nothing else; a byte order mark at the start is no text; an empty line ends an event; what
+has no empty line behind it when the stream ends is incomplete and dropped; ``id`` stays until another comes, and counts
+with its empty line; ``retry`` is digits.
+
+sseclient-py does not know of these by itself, and decodes strictly; so each block goes to it with LF alone, as valid
+UTF-8, and ended by an empty line.
+"""
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+__all__ = ["Block", "Blocks"]
+
+_BOM = b"\xef\xbb\xbf"
+_HEAD_BYTES = 4096
+
+
+class Block(Struct):
+    """A whole event's lines, with the id that holds after it; `is_cut` says that it was too large and `body` its head."""
+
+    body: bytes
+    last_id: str
+    is_cut: bool = False
+
+
+class Blocks:
+    """Cuts one connection's bytes. `last_id` is what a reconnect sends, `retry_s` what the server asked to wait."""
+
+    def __init__(self, last_id: str = "", bytes_max: int = 1 << 20) -> None:
+        self.last_id = last_id
+        self.retry_s: float | None = None
+        self._bytes_max = bytes_max
+        self._rest = bytearray()
+        self._searched = 0
+        self._is_first = True
+        self._skips_lf = False
+        self._cut: bytes | None = None
+        self._cut_fields = b""
+
+    def feed(self, chunk: bytes) -> Iterator[Block]:
+        """Take in bytes and yield the blocks that they complete."""
+        chunk = self._without_bom(chunk)
+        self._rest += self._with_lf_only(chunk)
+        while (end := self._end_of_block()) >= 0:
+            body = bytes(self._rest[: end + 2])
+            del self._rest[: end + 2]
+            self._searched = 0
+            yield self._whole(body)
+        self._searched = max(len(self._rest) - 1, 0)
+        if len(self._rest) > self._bytes_max:
+            self._drop()
+
+    def _without_bom(self, chunk: bytes) -> bytes:
+        if not self._is_first:
+            return chunk
+        chunk = bytes(self._rest) + chunk
+        self._rest.clear()
+        if len(chunk) < len(_BOM) and _BOM.startswith(chunk):
+            # Bytes that may yet become a mark hold no line end, so they may wait as they are.
+            self._rest += chunk
+            return b""
+        self._is_first = False
+        return chunk.removeprefix(_BOM)
+
+    def _with_lf_only(self, chunk: bytes) -> bytes:
+        if not chunk:
+            return chunk
+        if self._skips_lf and chunk[:1] == b"\n":
+            chunk = chunk[1:]
+        self._skips_lf = chunk[-1:] == b"\r" if chunk else False
+        return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in chunk else chunk
+
+    def _end_of_block(self) -> int:
+        while self._rest[:1] == b"\n" and self._cut is None:
+            del self._rest[:1]
+            self._searched = 0
+        return self._rest.find(b"\n\n", self._searched)
+
+    def _whole(self, body: bytes) -> Block:
+        self._note_fields(self._cut_fields + body)
+        self._cut_fields = b""
+        if self._cut is not None:
+            head, self._cut = self._cut, None
+            return Block(head, self.last_id, is_cut=True)
+        if len(body) > self._bytes_max:
+            return Block(body[:_HEAD_BYTES], self.last_id, is_cut=True)
+        return Block(body.decode("utf-8", "replace").encode(), self.last_id)
+
+    def _drop(self) -> None:
+        """Forget the lines of an event that is too large, save those that name its id."""
+        if self._cut is None:
+            self._cut = bytes(self._rest[:_HEAD_BYTES])
+        start = self._rest.rfind(b"\n") + 1
+        whole_lines, tail = bytes(self._rest[:start]), bytes(self._rest[start:])
+        self._cut_fields += b"".join(
+            line + b"\n"
+            for line in whole_lines.split(b"\n")
+            if line.startswith((b"id", b"retry")) and len(line) < _HEAD_BYTES
+        )
+        # The line break before the tail stays, since an empty line may follow it; a long line's rest says nothing.
+        self._rest = bytearray(b"\n" + (tail if len(tail) < _HEAD_BYTES else b":"))
+        self._searched = 0
+
+    def _note_fields(self, body: bytes) -> None:
+        if b"id" not in body and b"retry" not in body:
+            return
+        for line in body.split(b"\n"):
+            name, _, value = line.partition(b":")
+            value = value.removeprefix(b" ")
+            if name == b"id" and b"\0" not in value:
+                self.last_id = value.decode("utf-8", "replace")
+            elif name == b"retry" and value.isdigit():
+                self.retry_s = int(value) / 1000

@@ -1,0 +1,68 @@
+"""A recorded file as a source: JSON Lines of tweets, envelopes or notices, or a recorded event stream (``.sse``)."""
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from broker.errors import StartError
+from sse_ingest.handover import RawEvent
+from sse_ingest.sources.blocks import Blocks
+from sse_ingest.sources.source import Arrival, SourceState
+from sse_ingest.sources.stream import arrivals
+
+__all__ = ["Replay"]
+
+_CHUNK_BYTES = 1 << 16
+
+
+class Replay:
+    """Feeds the lines of a file, as fast as they are taken or `rate` a second, once or for ever."""
+
+    def __init__(self, path: Path, state: SourceState, *, rate: float | None, loop: bool, bytes_max: int) -> None:
+        self._path = path
+        self._state = state
+        self._rate = rate
+        self._loop = loop
+        self._bytes_max = bytes_max
+        self._stopped = threading.Event()
+
+    @staticmethod
+    def check(path: Path) -> None:
+        """Raise StartError where `path` cannot be read."""
+        try:
+            with path.open("rb"):
+                pass
+        except OSError as error:
+            raise StartError(f"cannot replay {path}: {error.strerror}; give a file: --source replay:FILE") from error
+
+    def __iter__(self) -> Iterator[Arrival]:
+        self._state.becomes("reading")
+        due = time.monotonic()
+        while True:
+            is_empty = True
+            for arrival in self._once():
+                is_empty = False
+                if self._rate:
+                    due += 1 / self._rate
+                    self._stopped.wait(max(due - time.monotonic(), 0.0))
+                if self._stopped.is_set():
+                    return
+                yield arrival
+            if is_empty or not self._loop:
+                return
+
+    def close(self) -> None:
+        self._stopped.set()
+
+    def _once(self) -> Iterator[Arrival]:
+        with self._path.open("rb") as file:
+            if self._path.suffix == ".sse":
+                blocks = Blocks(bytes_max=self._bytes_max)
+                while chunk := file.read(_CHUNK_BYTES):
+                    for block in blocks.feed(chunk):
+                        yield from arrivals(block, self._bytes_max)
+                return
+            for line in file:
+                if line.strip():
+                    yield Arrival(RawEvent(line.decode("utf-8", "replace").rstrip("\r\n")))

@@ -1,0 +1,169 @@
+"""An HTTP event stream that goes on: httpx and sseclient-py, and everything between two connections.
+
+Each connection ends in one of three ways, and each has one answer. Lost (network, 5xx, 429, silence for too long, a close
+by the server): wait with growing, spread pauses and connect again with Last-Event-ID. Ended (204): the server has no more, and
+asks not to be asked again. Refused (another 4xx, no event stream): a person has to look.
+"""
+
+import contextlib
+import random
+import socket
+import threading
+import time
+from collections.abc import Iterator
+
+import httpx
+from msgspec import Struct
+from sseclient import SSEClient
+
+from broker.program import logger
+from sse_ingest.backoff import pause_s, retry_after_s
+from sse_ingest.handover import RawEvent
+from sse_ingest.sources.blocks import Block, Blocks
+from sse_ingest.sources.source import Arrival, SourceRefused, SourceState
+
+__all__ = ["EventStream", "StreamLimits", "arrivals"]
+
+_LATER = frozenset({408, 425, 429})
+
+log = logger()
+
+
+class StreamLimits(Struct, frozen=True):
+    """Seconds and bytes that a stream is held to; `silence_s` is how long it may say nothing, not even a comment."""
+
+    connect_s: float = 10.0
+    silence_s: float = 60.0
+    pause_s: float = 1.0
+    pause_max_s: float = 30.0
+    event_bytes_max: int = 1 << 20
+
+
+class _Lost(Exception):
+    def __init__(self, reason: str, wait_s: float | None = None) -> None:
+        super().__init__(reason)
+        self.wait_s = wait_s
+
+
+class EventStream:
+    """The events of one address, over as many connections as it takes. Read by one thread, closed by any."""
+
+    def __init__(
+        self, url: str, state: SourceState, limits: StreamLimits, *, last_id: str = "", token: str = ""
+    ) -> None:
+        self.last_id = last_id
+        self._url = url
+        self._state = state
+        self._limits = limits
+        self._token = token
+        self._stopped = threading.Event()
+        self._socket: socket.socket | None = None
+        self._pause_s = limits.pause_s
+        self._failures = 0
+        self._lost_at: float | None = None
+
+    def __iter__(self) -> Iterator[Arrival]:
+        """Yield events until the server has no more or `close` is called. Raises `SourceRefused`."""
+        timeout = httpx.Timeout(self._limits.silence_s, connect=self._limits.connect_s)
+        with httpx.Client(timeout=timeout, follow_redirects=True) as client:
+            while not self._stopped.is_set():
+                try:
+                    yield from self._connection(client)
+                    return
+                except _Lost as lost:
+                    if self._stopped.is_set():
+                        return
+                    self._wait(lost)
+
+    def close(self) -> None:
+        """End the iteration, also where it waits for bytes."""
+        self._stopped.set()
+        with contextlib.suppress(OSError, AttributeError):
+            if self._socket is not None:
+                self._socket.shutdown(socket.SHUT_RDWR)
+
+    def _connection(self, client: httpx.Client) -> Iterator[Arrival]:
+        """Yield the events of one connection; returns only if there will be no other. Raises `_Lost`."""
+        self._state.becomes("connecting")
+        headers = httpx.Headers(
+            {"Accept": "text/event-stream", "Accept-Encoding": "identity", "Cache-Control": "no-store"}, "utf-8"
+        )
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
+        if self.last_id:
+            headers["Last-Event-ID"] = self.last_id
+        try:
+            with client.stream("GET", self._url, headers=headers) as response:
+                if response.status_code == httpx.codes.NO_CONTENT:
+                    return
+                self._judge(response)
+                self._socket = response.extensions["network_stream"].get_extra_info("socket")
+                if self._stopped.is_set():
+                    return
+                self._found()
+                yield from self._events(response)
+        except (httpx.TransportError, httpx.DecodingError, OSError) as error:
+            raise _Lost(str(error) or type(error).__name__) from error
+        except (httpx.TooManyRedirects, httpx.InvalidURL) as error:
+            raise SourceRefused(f"{self._url} leads nowhere: {error}") from error
+        finally:
+            self._socket = None
+        raise _Lost("the server closed the stream")
+
+    def _events(self, response: httpx.Response) -> Iterator[Arrival]:
+        blocks = Blocks(self.last_id, self._limits.event_bytes_max)
+        for chunk in response.iter_bytes():
+            for block in blocks.feed(chunk):
+                yield from arrivals(block, self._limits.event_bytes_max)
+                # Only behind its event: one that is not handed on is asked for again.
+                self.last_id = block.last_id
+                self._failures = 0
+            if blocks.retry_s is not None:
+                self._pause_s = min(blocks.retry_s, self._limits.pause_max_s)
+
+    def _judge(self, response: httpx.Response) -> None:
+        """Raise `_Lost` or `SourceRefused` where the response is no event stream."""
+        code = response.status_code
+        if code in _LATER or code >= 500:
+            raise _Lost(f"HTTP {code}", retry_after_s(response.headers.get("Retry-After"), time.time()))
+        if code != httpx.codes.OK:
+            raise SourceRefused(f"{self._url} answers HTTP {code} {response.reason_phrase}")
+        content = response.headers.get("Content-Type", "")
+        if content.partition(";")[0].strip().lower() != "text/event-stream":
+            raise SourceRefused(f"{self._url} is no event stream: its Content-Type is {content or 'missing'!r}")
+
+    def _found(self) -> None:
+        self._state.becomes("reading")
+        if self._lost_at is not None:
+            away_s = time.monotonic() - self._lost_at
+            self._lost_at = None
+            log.info(
+                "source is back",
+                source=self._state.name,
+                away_s=round(away_s, 1),
+                resumed="from the last id"
+                if self.last_id
+                else "without ids: what it sent meanwhile cannot be had again",
+            )
+            self._state.gaps += 0 if self.last_id else 1
+        self._state.connections += 1
+
+    def _wait(self, lost: _Lost) -> None:
+        self._failures += 1
+        pause = pause_s(self._failures, self._pause_s, self._limits.pause_max_s, random.random)
+        pause = max(pause, min(lost.wait_s or 0.0, 10 * self._limits.pause_max_s))
+        if self._lost_at is None:
+            self._lost_at = time.monotonic()
+            log.warning("source is lost, connecting again", source=self._state.name, reason=str(lost))
+        self._state.becomes("waiting", f"{lost}; next try in {pause:.1f} s")
+        self._stopped.wait(pause)
+
+
+def arrivals(block: Block, bytes_max: int) -> Iterator[Arrival]:
+    """Yield the event that a block holds, if it holds one."""
+    if block.is_cut:
+        head = block.body.decode("utf-8", "replace")
+        yield Arrival(RawEvent(head, fault=f"the event is larger than {bytes_max} bytes"), block.last_id)
+        return
+    for event in SSEClient(iter([block.body])).events():
+        yield Arrival(RawEvent(event.data, event.event), block.last_id)

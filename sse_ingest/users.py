@@ -1,0 +1,62 @@
+"""What a batch of new tweets changes in `users` and `users_engagements`: pure functions from documents to documents.
+
+Both count a user's tweets. They are only ever given tweets that are inserted in the same transaction, which is what
+makes the counts exact (see `sse_ingest.store`).
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+
+from sse_ingest.handover import Scored
+
+__all__ = ["LAST_SCORES", "Seen", "by_user", "engagement_document", "user_document", "user_update"]
+
+LAST_SCORES = 20
+"""How many of a user's latest engagement scores are kept."""
+
+
+class Seen(Struct):
+    """What a batch says of one user: the profile of the latest tweet, and the engagement of each tweet in order."""
+
+    profile: dict[str, Any]
+    scores: list[float]
+
+
+def by_user(tweets: Iterable[Scored]) -> dict[str, Seen]:
+    """Gather new tweets, in their order of arrival, by their authors."""
+    users: dict[str, Seen] = {}
+    for tweet in tweets:
+        seen = users.get(tweet.user_id)
+        if seen is None:
+            users[tweet.user_id] = Seen(tweet.profile, [tweet.engagement])
+        else:
+            seen.profile = tweet.profile
+            seen.scores.append(tweet.engagement)
+    return users
+
+
+def user_document(user_id: str, seen: Seen, now: datetime) -> dict[str, Any]:
+    """Return the document of a user who is seen for the first time."""
+    return {"_id": user_id, **seen.profile, "first_seen": now, "last_seen": now, "tweets_seen": len(seen.scores)}
+
+
+def user_update(seen: Seen, now: datetime) -> dict[str, Any]:
+    """Return the update of a user who was seen before."""
+    return {"$set": {**seen.profile, "last_seen": now}, "$inc": {"tweets_seen": len(seen.scores)}}
+
+
+def engagement_document(user_id: str, seen: Seen, before: dict[str, Any] | None = None) -> dict[str, Any]:
+    """Return a user's engagement after the batch; `before` is the document as it was, None for a new user."""
+    before = before or {}
+    tweets = before.get("tweets", 0) + len(seen.scores)
+    total = before.get("engagement_sum", 0.0) + sum(seen.scores)
+    return {
+        "_id": user_id,
+        "tweets": tweets,
+        "engagement_sum": total,
+        "engagement_mean": total / tweets,
+        "last": [*before.get("last", []), *seen.scores][-LAST_SCORES:],
+    }

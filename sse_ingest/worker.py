@@ -1,0 +1,110 @@
+"""A worker process: takes events, unwraps and scores them, hands them back, and dies of what it cannot bear.
+
+A kill message, or an exception that no shape foresees, ends the process, after it has handed back what it had done and
+said what it died of. It knows nothing of the network and of MongoDB; its stream's end is its own.
+"""
+
+import os
+import signal
+import socket
+import traceback
+from datetime import UTC, datetime
+from time import perf_counter
+
+import bson
+from msgspec import Struct
+
+from sse_ingest.documents import profile_document, tweet_document
+from sse_ingest.found import Notice, Panic, Tweet, Unusable
+from sse_ingest.handover import LENGTH, Finding, NoticeFound, RawEvent, Rejected, Reply, Scored, decode_task, frame
+from sse_ingest.scoring import Scorer, ScorerName, engagement, lexicon_scorer, vader_scorer
+from sse_ingest.shapes import SHAPES, Shape
+
+__all__ = ["Job", "find", "scorer_of", "work"]
+
+DOCUMENT_BYTES_MAX = 1 << 20
+"""A tweet's document has a few KB; one beyond this would not fit a broker's line."""
+
+
+class Job(Struct, frozen=True):
+    """What a worker does with each event; `emotion_values` is for the scorer ``lexicon``."""
+
+    shape: Shape
+    origin: str
+    source: str
+    scorer: ScorerName = "vader"
+    emotion_values: dict[str, float] | None = None
+
+
+def scorer_of(job: Job) -> Scorer:
+    """Return the function that scores a text."""
+    return vader_scorer() if job.scorer == "vader" else lexicon_scorer(job.emotion_values or {})
+
+
+def work(job: Job, pipe: socket.socket) -> None:
+    """Serve tasks from `pipe` until it ends, in a process of its own."""
+    # Ctrl-C and a supervisor's SIGTERM reach the whole group; workers end when the ingester has drained them.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    score = scorer_of(job)
+    with pipe, pipe.makefile("rb") as incoming:
+        while len(head := incoming.read(LENGTH)) == LENGTH:
+            reply = carry_out(decode_task(incoming.read(int.from_bytes(head, "big"))).events, job, score)
+            pipe.sendall(frame(reply))
+            if reply.failure is not None:
+                os._exit(1)
+
+
+def carry_out(events: list[RawEvent], job: Job, score: Scorer) -> Reply:
+    """Return what the events hold, up to the first that kills."""
+    reply = Reply([], [])
+    for event in events:
+        began = perf_counter()
+        try:
+            reply.findings.append(find(event, job, score, datetime.now(UTC)))
+        except Exception as error:  # noqa: BLE001 — whatever it is, the worker dies of it and the event is set aside
+            reply.failure = _last_words(error)
+            break
+        reply.seconds.append(perf_counter() - began)
+    return reply
+
+
+def find(event: RawEvent, job: Job, score: Scorer, now: datetime) -> list[Finding]:
+    """Unwrap and score one event. Raises `Panic`, or what a defect raises."""
+    if event.fault is not None:
+        return [Rejected(event.fault)]
+    findings: list[Finding] = []
+    for found in SHAPES[job.shape](event.type, event.data, job.origin):
+        match found:
+            case Tweet():
+                findings.append(_scored(found, job, score, now))
+            case Notice():
+                findings.append(NoticeFound(found.name))
+            case Unusable():
+                findings.append(Rejected(found.error, found.raw))
+    return findings
+
+
+def _scored(tweet: Tweet, job: Job, score: Scorer, now: datetime) -> Scored | Rejected:
+    reached = engagement(tweet.favorite_count, tweet.retweet_count, tweet.user.followers_count)
+    document = bson.encode(
+        tweet_document(tweet, sentiment=score(tweet.text), engagement=reached, source=job.source, ingested_at=now)
+    )
+    if len(document) > DOCUMENT_BYTES_MAX:
+        return Rejected(f"the tweet's document has {len(document)} bytes, more than {DOCUMENT_BYTES_MAX}")
+    return Scored(
+        id=tweet.id,
+        user_id=tweet.user.id,
+        document=document,
+        profile=profile_document(tweet.user),
+        engagement=reached,
+        hashtags=tweet.hashtags,
+        text=tweet.text,
+    )
+
+
+def _last_words(error: Exception) -> str:
+    if isinstance(error, Panic):
+        return "a panic message killed its worker"
+    place = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{type(error).__name__} in {place.name}, line {place.lineno}: {error}"[:2000]
