@@ -1,13 +1,24 @@
 """A durable, prioritised message broker whose protocol a person can type, and its clients."""
 
+from broker.client import Client, Publisher, Subscription
 from broker.errors import BrokerError, BrokerLost, BrokerUnreachable, Refusal
 from broker.events import Event, StoredEvent
+from broker.protocol.replies import Page, ProducerPosition, Receipt, TopicInfo
+from broker.sync_client import SyncClient
 
 __all__ = [
     "BrokerError",
     "BrokerLost",
     "BrokerUnreachable",
+    "Client",
     "Event",
+    "Page",
+    "ProducerPosition",
+    "Publisher",
+    "Receipt",
     "Refusal",
     "StoredEvent",
+    "Subscription",
+    "SyncClient",
+    "TopicInfo",
 ]

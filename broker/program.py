@@ -49,9 +49,8 @@ class ProgramSettings(BaseSettings):
     """The settings that every program has."""
 
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="least level that is logged")
-    log_json: bool = Field(
-        default_factory=lambda: not sys.stderr.isatty(),
-        description="log JSON lines instead of coloured text; the default is JSON unless stderr is a terminal",
+    log_json: bool | None = Field(
+        None, description="log JSON lines instead of coloured text (default: unless stderr is a terminal)"
     )
     metrics_port: int = Field(0, ge=0, le=65535, description="port of Prometheus metrics, 0 for none")
     metrics_host: str = Field("127.0.0.1", description="address that metrics are served on")
@@ -80,15 +79,17 @@ def run(settings_type: type[S], serve: Serve[S], argv: Sequence[str] | None = No
 
 def configure_logging(settings: ProgramSettings) -> None:
     """Structured logs on stderr: JSON lines for programs, coloured text for people."""
-    renderer: Any = structlog.processors.JSONRenderer()
-    if not settings.log_json:
-        renderer = structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
+    is_terminal = sys.stderr.isatty()
+    is_json = not is_terminal if settings.log_json is None else settings.log_json
+    renderer: Any = (
+        structlog.processors.JSONRenderer() if is_json else structlog.dev.ConsoleRenderer(colors=is_terminal)
+    )
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
-            *([structlog.processors.format_exc_info] if settings.log_json else []),
+            *([structlog.processors.format_exc_info] if is_json else []),
             renderer,
         ],
         wrapper_class=structlog.make_filtering_bound_logger(getattr(logging, settings.log_level.upper())),

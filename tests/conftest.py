@@ -1,10 +1,25 @@
 """Real servers for tests, one each a session."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from demo.mongod import mongodb
+from tests.processes import BrokerProcess
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    """A real broker on a folder and a free port of its own."""
+    with BrokerProcess(tmp_path / "broker") as process:
+        yield process
+
+
+@pytest.fixture
+def anyio_backend() -> tuple[str, dict[str, bool]]:
+    """Async tests run where the programs do."""
+    return "asyncio", {"use_uvloop": True}
 
 
 @pytest.fixture(scope="session")

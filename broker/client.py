@@ -1,0 +1,527 @@
+"""The async client: pipelined publishing, batches of deliveries, and connections that come back by themselves.
+
+One task owns the connection: it connects, says again what must be said on a new connection, and then reads; a second one
+writes what has been queued. Always true: `_sent` holds, in order, every command whose reply is still to come; after a
+lost connection all of them are sent again, save acks, since what was in flight is given again.
+"""
+
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from contextlib import AsyncExitStack
+from typing import Any, Final, Literal, Self
+
+import anyio
+import msgspec
+import structlog
+from anyio import lowlevel
+from anyio.abc import ByteStream
+
+from broker.addresses import split_address
+from broker.errors import BrokerUnreachable, Refusal
+from broker.events import Event, StoredEvent, decode_stored, encode_event
+from broker.protocol import replies
+from broker.protocol.replies import Page, ProducerPosition, Receipt, TopicInfo
+
+__all__ = ["Client", "Publisher", "Subscription"]
+
+READ_BYTES: Final = 256 << 10
+QUEUE_BYTES: Final = 4 << 20
+YIELD_EVERY: Final = 256
+PAUSES_S: Final = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
+
+logger = structlog.stdlib.get_logger()
+
+Start = int | Literal["earliest", "latest"]
+OnConfirm = Callable[[Receipt], None]
+
+
+class _Command:
+    """One command and the place where its reply arrives."""
+
+    def __init__(self, line: bytes) -> None:
+        self.line = line
+        self.reply: bytes | None = None
+        self.lines: list[bytes] = []
+        self.refusal: Refusal | None = None
+        self._is_answered = anyio.Event()
+
+    def resend(self) -> bytes:
+        """What is sent on a new connection; it may be nothing, if nobody waits any more."""
+        return self.line
+
+    def answer(self, reply: bytes, lines: list[bytes]) -> bool:
+        """Take a reply; returns whether the command is done."""
+        self.reply, self.lines = reply, lines
+        self._is_answered.set()
+        return True
+
+    def refuse(self, refusal: Refusal) -> bool:
+        """Take a refusal; returns whether the command is done."""
+        self.refusal = refusal
+        self._is_answered.set()
+        return True
+
+    async def wait(self) -> bytes:
+        """Return the reply. Raises Refusal."""
+        await self._is_answered.wait()
+        if self.refusal is not None:
+            raise self.refusal
+        assert self.reply is not None  # noqa: S101 — answered, and not refused
+        return self.reply
+
+
+class _AckCommand(_Command):
+    """An ack: nobody waits for it, and on a new connection it would be stale."""
+
+    def __init__(self, line: bytes, subscription: "Subscription") -> None:
+        super().__init__(line)
+        self._subscription = subscription
+
+    def resend(self) -> bytes:
+        return b""
+
+    def refuse(self, refusal: Refusal) -> bool:
+        self._subscription.stale += 1
+        return True
+
+
+class _PublishRun(_Command):
+    """A run of publishes behind each other, all of one publisher; confirmations take them off its head."""
+
+    def __init__(self, publisher: "Publisher") -> None:
+        super().__init__(b"")
+        self.publisher = publisher
+        self.unconfirmed: deque[bytes] = deque()
+
+    def resend(self) -> bytes:
+        return b"".join(self.unconfirmed)
+
+    def answer(self, reply: bytes, lines: list[bytes]) -> bool:
+        receipt = replies.receipt(reply)
+        if receipt.count >= len(self.unconfirmed):
+            self.unconfirmed.clear()
+        else:
+            for _ in range(receipt.count):
+                self.unconfirmed.popleft()
+        self.publisher.confirm(receipt)
+        return not self.unconfirmed
+
+    def refuse(self, refusal: Refusal) -> bool:
+        self.unconfirmed.popleft()
+        self.publisher.refuse(refusal)
+        return not self.unconfirmed
+
+
+class Client:
+    """A connection to the broker at `address` that comes back by itself; use it in an ``async with`` block.
+
+    Entering raises BrokerUnreachable if no broker answers within `connect_timeout_s` seconds. Afterwards a lost
+    connection is made anew with growing pauses for as long as it takes, subscriptions go on, and every command without a
+    reply is sent again: a publish whose reply was lost may then be stored twice, unless its event has a producer and a
+    sequence.
+    """
+
+    def __init__(
+        self, address: str = "127.0.0.1:8000", *, name: str = "client", connect_timeout_s: float = 10.0
+    ) -> None:
+        self.address = address
+        self.name = name
+        self.connects = 0
+        self._connect_timeout_s = connect_timeout_s
+        self._queue: list[bytes] = []
+        self._queued_bytes = 0
+        self._has_queued = anyio.Event()
+        self._has_room = anyio.Event()
+        self._sent: deque[_Command] = deque()
+        self._subscriptions: dict[str, Subscription] = {}
+        self._stack = AsyncExitStack()
+        self._rest = b""
+        self._read: tuple[bytes, int, list[bytes]] | None = None
+
+    async def __aenter__(self) -> Self:
+        stream = await self._first_connection()
+        async with AsyncExitStack() as stack:
+            tasks = await stack.enter_async_context(anyio.create_task_group())
+            stack.callback(tasks.cancel_scope.cancel)
+            tasks.start_soon(self._serve, stream)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(self, *exc: Any) -> bool | None:
+        return await self._stack.__aexit__(*exc)
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether there is a connection now."""
+        return self._is_connected
+
+    _is_connected = False
+
+    async def publish(self, topic: str, event: Event) -> Receipt:
+        """Publish one event and wait for its confirmation. Raises Refusal."""
+        line = replies.publish_line(f"pub {topic} ".encode(), encode_event(event))
+        return replies.receipt(await self._ask(line))
+
+    def publisher(self, topic: str, *, window: int = 10_000, on_confirm: OnConfirm | None = None) -> "Publisher":
+        """Return a pipelined publisher with at most `window` events unconfirmed; use it in an ``async with`` block.
+
+        `on_confirm` is called with each receipt, in the order of publishing.
+        """
+        return Publisher(self, topic, window, on_confirm)
+
+    async def subscribe(
+        self,
+        topic: str,
+        *,
+        as_: str | None = None,
+        prefetch: int = 1000,
+        from_: Start = "latest",
+        create: bool = False,
+    ) -> "Subscription":
+        """Subscribe to a topic; with `as_` the subscription outlives this client. Raises Refusal.
+
+        `prefetch` (1–100,000) events may be in flight here. A client has one subscription a topic.
+        """
+        if topic in self._subscriptions:
+            raise ValueError(f"this client has a subscription to {topic} already; use another client")
+        subscription = Subscription(self, topic, as_, prefetch, from_, is_created=create)
+        self._subscriptions[topic] = subscription
+        try:
+            await self._ask(subscription.line())
+        except Refusal:
+            del self._subscriptions[topic]
+            raise
+        return subscription
+
+    async def unsubscribe(self, subscription: "Subscription") -> None:
+        """End a subscription; the broker forgets what it had pending."""
+        await self._ask(f"unsub {subscription.topic}{subscription.as_option}\n".encode())
+        self._subscriptions.pop(subscription.topic, None)
+        subscription.end()
+
+    async def read(self, topic: str, offset: Start, *, limit: int = 1000, bytes_max: int = 1 << 20) -> Page:
+        """Read up to `limit` events of about `bytes_max` bytes from `offset`, without a subscription. Raises Refusal."""
+        command = self._send(_Command(f"read {topic} {offset} limit={limit} bytes={bytes_max}\n".encode()))
+        _, after = replies.read_head(await command.wait())
+        return replies.page(command.lines, after)
+
+    async def last(self, topic: str, producer: str) -> ProducerPosition | None:
+        """Return where a producer stands on a topic, None where the topic knows it not. Raises Refusal."""
+        return replies.position_answer(await self._ask(f"last {topic} {producer}\n".encode()))
+
+    async def checkpoint(self, topic: str, producer: str, value: str) -> None:
+        """Move a producer's checkpoint without an event; returns when it is on the disk. Raises Refusal."""
+        await self._ask(f"checkpoint {topic} {producer} {value}\n".encode())
+
+    async def topics(self) -> list[TopicInfo]:
+        """Return all topics by name."""
+        return replies.topics_answer(await self._ask(b"topics\n"))
+
+    async def stats(self) -> dict[str, Any]:
+        """Return every figure of the broker."""
+        answer: dict[str, Any] = msgspec.json.decode(replies.json_answer(await self._ask(b"stats\n"), 2))
+        return answer
+
+    async def ping(self) -> None:
+        """Wait for the broker's sign of life."""
+        await self._ask(b"ping\n")
+
+    # For publishers and subscriptions
+
+    async def wait_for_room(self) -> None:
+        """Wait while too much is queued for the socket."""
+        while self._queued_bytes > QUEUE_BYTES:
+            self._has_room = anyio.Event()
+            await self._has_room.wait()
+
+    def queue_publishes(self, publisher: "Publisher", lines: Sequence[bytes]) -> None:
+        """Queue whole ``pub`` lines behind each other."""
+        run = self._sent[-1] if self._sent else None
+        if not isinstance(run, _PublishRun) or run.publisher is not publisher:
+            run = _PublishRun(publisher)
+            self._sent.append(run)
+        run.unconfirmed.extend(lines)
+        self._enqueue(b"".join(lines))
+
+    def queue_acks(self, subscription: "Subscription", offsets: Sequence[int]) -> None:
+        """Queue acks; their replies are counted and not waited for."""
+        if self._is_connected:
+            for line in replies.ack_lines(subscription.topic, offsets):
+                self._send(_AckCommand(line, subscription))
+
+    async def _ask(self, line: bytes) -> bytes:
+        return await self._send(_Command(line)).wait()
+
+    def _send(self, command: _Command) -> _Command:
+        self._sent.append(command)
+        self._enqueue(command.line)
+        return command
+
+    def _enqueue(self, data: bytes) -> None:
+        # Without a connection there is no queue: `_sent` is sent whole on the next one.
+        if self._is_connected:
+            self._queue.append(data)
+            self._queued_bytes += len(data)
+            self._has_queued.set()
+
+    # The connection
+
+    async def _first_connection(self) -> ByteStream:
+        reason = "timeout"
+        with anyio.move_on_after(self._connect_timeout_s):
+            while True:
+                try:
+                    return await self._connect()
+                except OSError as error:
+                    reason = error.strerror or str(error) or type(error).__name__
+                    await anyio.sleep(PAUSES_S[2])
+        raise BrokerUnreachable(self.address, reason)
+
+    async def _connect(self) -> ByteStream:
+        host, port = split_address(self.address)
+        return await anyio.connect_tcp(host, port)
+
+    async def _serve(self, stream: ByteStream) -> None:
+        while True:
+            try:
+                async with stream, anyio.create_task_group() as tasks:
+                    self._greet()
+                    tasks.start_soon(self._write, stream)
+                    await self._read_all(stream)
+            except* (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
+                pass
+            self._is_connected = False
+            logger.warning("lost the broker", address=self.address, client=self.name)
+            stream = await self._reconnect()
+
+    async def _reconnect(self) -> ByteStream:
+        attempt = 0
+        while True:
+            await anyio.sleep(PAUSES_S[min(attempt, len(PAUSES_S) - 1)])
+            attempt += 1
+            try:
+                return await self._connect()
+            except OSError:
+                continue
+
+    def _greet(self) -> None:
+        """Say on a new connection: who this is, what it subscribes to, and all that had no reply."""
+        again = [command for command in self._sent if command.resend()]
+        hello = [_Command(b""), _Command(f"hello {self.name}\n".encode())]
+        if self.connects:
+            waiting = {command.line for command in again}
+            subscribing = [s.resume_line() for s in self._subscriptions.values() if s.line() not in waiting]
+            hello += [_Command(line) for line in subscribing]
+        self._sent = deque([*hello, *again])
+        self._rest, self._read = b"", None
+        self._is_connected = True
+        self.connects += 1
+        self._queue, self._queued_bytes = [], 0
+        for command in self._sent:
+            self._enqueue(command.resend())
+
+    async def _write(self, stream: ByteStream) -> None:
+        while True:
+            if not self._queue:
+                self._has_room.set()
+                self._has_queued = anyio.Event()
+                await self._has_queued.wait()
+            data = b"".join(self._queue)
+            self._queue.clear()
+            self._queued_bytes = 0
+            self._has_room.set()
+            await stream.send(data)
+
+    async def _read_all(self, stream: ByteStream) -> None:
+        while True:
+            data = await stream.receive(READ_BYTES)
+            *lines, self._rest = (self._rest + data).split(b"\n")
+            self._take(lines)
+
+    def _take(self, lines: list[bytes]) -> None:
+        """Give events to their subscriptions, a run at a time, and replies to their commands."""
+        events: list[StoredEvent] = []
+        for line in lines:
+            if self._read is not None:
+                self._take_read(line)
+            elif line.startswith(b"{"):
+                events.append(decode_stored(line))
+            elif line.startswith(b"-"):
+                self._done(self._sent[0].refuse(replies.refusal_of(line)))
+            elif line.startswith(b"+OK read "):
+                self._read = (line, replies.read_head(line)[0], [])
+                self._finish_read()
+            else:
+                self._done(self._sent[0].answer(line, []))
+        if events:
+            self._deliver(events)
+
+    def _take_read(self, line: bytes) -> None:
+        assert self._read is not None  # noqa: S101 — the caller asked
+        self._read[2].append(line)
+        self._finish_read()
+
+    def _finish_read(self) -> None:
+        if self._read is not None and len(self._read[2]) == self._read[1]:
+            head, _, lines = self._read
+            self._read = None
+            self._done(self._sent[0].answer(head, lines))
+
+    def _done(self, is_done: bool) -> None:
+        if is_done:
+            self._sent.popleft()
+
+    def _deliver(self, events: list[StoredEvent]) -> None:
+        if len(self._subscriptions) == 1:
+            next(iter(self._subscriptions.values())).deliver(events)
+            return
+        by_topic: dict[str, list[StoredEvent]] = {}
+        for event in events:
+            by_topic.setdefault(event.topic, []).append(event)
+        for topic, some in by_topic.items():
+            if topic in self._subscriptions:
+                self._subscriptions[topic].deliver(some)
+
+
+class Publisher:
+    """Publishes to one topic in order without waiting for each confirmation; leaving its block waits for all."""
+
+    def __init__(self, client: Client, topic: str, window: int, on_confirm: OnConfirm | None) -> None:
+        self.topic = topic
+        self.window = window
+        self.unconfirmed = 0
+        self._client = client
+        self._prefix = f"pub {topic} ".encode()
+        self._on_confirm = on_confirm
+        self._refusal: Refusal | None = None
+        self._has_changed = anyio.Event()
+        self._since_yield = 0
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, exc_type: type[BaseException] | None, *_: object) -> None:
+        if exc_type is None:
+            await self.flush()
+
+    async def publish(self, event: Event) -> None:
+        """Send an event, once there is room in the window. Raises Refusal if an event before it was refused."""
+        await self._wait_while(self.window)
+        self._give([event])
+        self._since_yield += 1
+        if self._since_yield >= YIELD_EVERY:
+            self._since_yield = 0
+            await lowlevel.checkpoint()
+
+    async def publish_many(self, events: Iterable[Event]) -> None:
+        """Send events in order, as many at a time as the window has room for. Raises Refusal as `publish` does."""
+        chunk: list[Event] = []
+        for event in events:
+            chunk.append(event)
+            if len(chunk) == YIELD_EVERY:
+                await self._give_when_room(chunk)
+                chunk = []
+        if chunk:
+            await self._give_when_room(chunk)
+
+    async def flush(self) -> None:
+        """Wait until everything given is confirmed. Raises Refusal if an event was refused."""
+        await self._wait_while(1)
+
+    def confirm(self, receipt: Receipt) -> None:
+        """The client's: a confirmation has come."""
+        self.unconfirmed -= receipt.count
+        if self._on_confirm is not None:
+            self._on_confirm(receipt)
+        self._has_changed.set()
+
+    def refuse(self, refusal: Refusal) -> None:
+        """The client's: an event was refused."""
+        self.unconfirmed -= 1
+        self._refusal = self._refusal or refusal
+        self._has_changed.set()
+
+    async def _give_when_room(self, events: list[Event]) -> None:
+        await self._wait_while(max(1, self.window - len(events)))
+        self._give(events)
+        await lowlevel.checkpoint()
+
+    def _give(self, events: list[Event]) -> None:
+        prefix = self._prefix
+        self.unconfirmed += len(events)
+        self._client.queue_publishes(self, [b"%b%b\n" % (prefix, encode_event(event)) for event in events])
+
+    async def _wait_while(self, limit: int) -> None:
+        """Wait until fewer than `limit` events are unconfirmed."""
+        while self.unconfirmed >= limit and self._refusal is None:
+            self._has_changed = anyio.Event()
+            await self._has_changed.wait()
+        if self._refusal is not None:
+            refusal, self._refusal = self._refusal, None
+            raise refusal
+
+
+class Subscription:
+    """What a topic delivers to this client; iterate over it for lists of events, and `ack` them."""
+
+    def __init__(
+        self, client: Client, topic: str, name: str | None, prefetch: int, start: Start, *, is_created: bool
+    ) -> None:
+        self.topic = topic
+        self.name = name
+        self.stale = 0
+        self._client = client
+        self._options = f"prefetch={prefetch}{' create' if is_created else ''}"
+        self._start = start
+        self._next = -1
+        self._events: list[StoredEvent] = []
+        self._has_events = anyio.Event()
+        self._has_ended = False
+
+    @property
+    def as_option(self) -> str:
+        """The name as a command's option."""
+        return "" if self.name is None else f" as={self.name}"
+
+    def line(self) -> bytes:
+        """The command that makes it."""
+        return f"sub {self.topic}{self.as_option} from={self._start} {self._options}\n".encode()
+
+    def resume_line(self) -> bytes:
+        """The command that goes on with it on a new connection.
+
+        What has not been acked comes again to a durable one; one that ended with its connection begins behind the
+        newest event it saw.
+        """
+        self._events = []
+        start = self._start if self.name is not None or self._next < 0 else self._next
+        return f"sub {self.topic}{self.as_option} from={start} {self._options}\n".encode()
+
+    def deliver(self, events: list[StoredEvent]) -> None:
+        """The client's: events have come."""
+        self._events += events
+        self._next = max(self._next, events[-1].offset + 1)
+        self._has_events.set()
+
+    def end(self) -> None:
+        """The client's: it was unsubscribed."""
+        self._has_ended = True
+        self._has_events.set()
+
+    def __aiter__(self) -> AsyncIterator[list[StoredEvent]]:
+        return self
+
+    async def __anext__(self) -> list[StoredEvent]:
+        """Return what has arrived and was not yet returned; at least one event."""
+        while not self._events:
+            if self._has_ended:
+                raise StopAsyncIteration
+            self._has_events = anyio.Event()
+            await self._has_events.wait()
+        batch, self._events = self._events, []
+        return batch
+
+    async def ack(self, events: Sequence[StoredEvent]) -> None:
+        """Settle events. Returns when the acks are queued; one that comes too late is counted in `stale`."""
+        self._client.queue_acks(self, [event.offset for event in events])
+        await self._client.wait_for_room()

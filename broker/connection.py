@@ -1,0 +1,130 @@
+"""One client's connection: a task that reads, a task that writes, and an outer guard.
+
+The reader takes what has arrived (up to 256 KiB), turns it into commands and has the core carry them out at once; the
+writer sends what the session's outbox holds. Always true: at most one task reads and one writes; while more than
+`BACKLOG_BYTES` wait to leave or to be confirmed, nothing more is read.
+"""
+
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+import anyio
+import structlog
+from anyio.abc import ByteStream
+
+from broker.core import Session
+from broker.errors import Refusal
+from broker.protocol import GREETING_LIMIT, LineSplitter, TooLong, is_foreign_protocol, parse
+
+if TYPE_CHECKING:
+    from broker.server import Server
+
+__all__ = ["Connection", "End"]
+
+READ_BYTES: Final = 256 << 10
+BACKLOG_BYTES: Final = 4 << 20
+
+logger = structlog.stdlib.get_logger()
+
+
+class End(Enum):
+    """Why a connection ended."""
+
+    LEFT = "left"
+    LOST = "lost"
+    FOREIGN = "foreign protocol"
+    SHUTDOWN = "shutdown"
+    BUG = "bug"
+
+
+class Connection:
+    """Owns one stream and its session."""
+
+    def __init__(self, server: "Server", stream: ByteStream, session: Session, line_bytes_max: int) -> None:
+        self.session = session
+        self.end: End | None = None
+        self._server = server
+        self._stream = stream
+        self._splitter = LineSplitter(line_bytes_max)
+        self._has_output = anyio.Event()
+        self._has_drained = anyio.Event()
+        self._is_greeted = False
+        self._scope: anyio.CancelScope | None = None
+
+    async def run(self) -> End:
+        """Serve until either side ends it. Never raises, since that would end the listener too."""
+        try:
+            async with anyio.create_task_group() as tasks:
+                self._scope = tasks.cancel_scope
+                tasks.start_soon(self._write)
+                await self._read()
+                tasks.cancel_scope.cancel()
+        except* (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
+            self.end = self.end or End.LOST
+        except* Exception:
+            logger.exception("a bug ended a connection", client=self.session.name, peer=self.session.peer)
+            self.end = End.BUG
+        return self.end or End.LOST
+
+    def wake(self) -> None:
+        """There is something to send."""
+        self._has_output.set()
+
+    def close(self, why: End) -> None:
+        """End the connection from outside."""
+        self.end = why
+        if self._scope is not None:
+            self._scope.cancel()
+
+    async def _read(self) -> None:
+        session = self.session
+        while not session.is_leaving:
+            while session.outbox.size > BACKLOG_BYTES or session.unconfirmed_bytes > BACKLOG_BYTES:
+                self._has_drained = anyio.Event()
+                await self._has_drained.wait()
+            data = await self._stream.receive(READ_BYTES)
+            if not self._is_greeted and self._is_foreign(data):
+                return
+            self._execute(data)
+        self.end = End.LEFT
+        while session.outbox.is_waiting or session.outbox.size:
+            self._has_drained = anyio.Event()
+            await self._has_drained.wait()
+
+    def _is_foreign(self, data: bytes) -> bool:
+        self._is_greeted = True
+        if not is_foreign_protocol(data[:GREETING_LIMIT]):
+            return False
+        logger.warning("closed a connection that speaks another protocol", peer=self.session.peer)
+        self.end = End.FOREIGN
+        return True
+
+    def _execute(self, data: bytes) -> None:
+        broker, session = self._server.broker, self.session
+        now_ms = self._server.now_ms()
+        for line in self._splitter.feed(data):
+            try:
+                if isinstance(line, TooLong):
+                    raise Refusal("too_long", f"max={self._splitter.max_bytes}")
+                command = parse(line)
+            except Refusal as refusal:
+                broker.refuse(session, refusal)
+                continue
+            if command is not None:
+                broker.execute(session, command, now_ms)
+                if session.is_leaving:
+                    break
+        self._server.carry_out()
+
+    async def _write(self) -> None:
+        session = self.session
+        while True:
+            data = session.outbox.take()
+            if not data:
+                self._has_drained.set()
+                self._has_output = anyio.Event()
+                await self._has_output.wait()
+                continue
+            await self._stream.send(data)
+            self._server.broker.drained(session)
+            self._server.carry_out()

@@ -1,0 +1,68 @@
+"""A connection's share in a subscription: what it has in flight and how much more it may have."""
+
+from typing import TYPE_CHECKING
+
+from broker.protocol.event_lines import line_id
+
+if TYPE_CHECKING:
+    from broker.core.session import Session
+    from broker.core.subscription import Subscription
+
+__all__ = ["Consumer"]
+
+
+class Consumer:
+    """Always true: every offset in `in_flight` ({offset: priority}) was taken by this consumer and is not settled."""
+
+    __slots__ = ("_ids", "fetching", "in_flight", "prefetch", "session", "subscription")
+
+    def __init__(self, session: "Session", subscription: "Subscription", prefetch: int) -> None:
+        self.session = session
+        self.subscription = subscription
+        self.prefetch = prefetch
+        self.in_flight: dict[int, int] = {}
+        self.fetching = False
+        # Made when the first ref is an id, since most consumers settle by offset.
+        self._ids: dict[str, list[int]] | None = None
+
+    @property
+    def room(self) -> int:
+        """How many more events may be in flight here now."""
+        if self.fetching or not self.session.outbox.has_room:
+            return 0
+        return self.prefetch - len(self.in_flight)
+
+    @property
+    def knows_ids(self) -> bool:
+        """Whether the ids of what is in flight are kept."""
+        return self._ids is not None
+
+    def deliver(self, offsets: list[int], lines: list[bytes]) -> None:
+        """Put lines on their way; `offsets` are in flight already."""
+        if self._ids is not None:
+            self.note_ids(offsets, lines)
+        self.session.outbox.events(lines)
+
+    def note_ids(self, offsets: list[int], lines: list[bytes]) -> None:
+        """Learn the ids of events in flight, so that `find` knows them."""
+        if self._ids is None:
+            self._ids = {}
+        for offset, line in zip(offsets, lines, strict=True):
+            self._ids.setdefault(line_id(line), []).append(offset)
+
+    def find(self, ref: int | str) -> int | None:
+        """Return the offset in flight that `ref` means, the oldest one where several have the id; None if there is none."""
+        if isinstance(ref, int):
+            return ref if ref in self.in_flight else None
+        known = (self._ids or {}).get(ref, ())
+        return min((offset for offset in known if offset in self.in_flight), default=None)
+
+    def settle(self, offset: int) -> None:
+        """Take an offset out of flight."""
+        del self.in_flight[offset]
+        if self._ids is not None and len(self._ids) > 2 * len(self.in_flight) + 1024:
+            self._forget_settled_ids(self._ids)
+
+    def _forget_settled_ids(self, ids: dict[str, list[int]]) -> None:
+        kept = {ref: [offset for offset in offsets if offset in self.in_flight] for ref, offsets in ids.items()}
+        self._ids = {ref: offsets for ref, offsets in kept.items() if offsets}

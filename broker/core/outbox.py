@@ -1,0 +1,155 @@
+"""What goes to one connection, in the right order.
+
+Always true: replies leave in the order of their commands, so a reply behind an unconfirmed `pub` waits with it; events
+may pass waiting replies but never stand inside one.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+from typing import Final
+
+from broker.errors import Refusal
+
+__all__ = ["Outbox"]
+
+HIGH_WATER_BYTES: Final = 1 << 20
+"""With so much unsent, no more events are taken for this connection."""
+
+
+@dataclass(slots=True)
+class _Awaited:
+    """A place among the replies for the confirmation of offsets first…last of a topic."""
+
+    topic: str
+    first: int
+    last: int
+    is_duplicate: bool
+    refusal: Refusal | None = None
+
+
+@dataclass(slots=True)
+class _AwaitedRecord:
+    """A place for a reply that waits until record number `ticket` of the state is on the disk."""
+
+    ticket: int
+    reply: bytes
+
+
+class Outbox:
+    """Collects replies and events; `take` gives what may be sent now."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self._ready: list[bytes] = []
+        self._waiting: deque[bytes | _Awaited | _AwaitedRecord] = deque()
+
+    @property
+    def has_room(self) -> bool:
+        """Whether events may be added."""
+        return self.size < HIGH_WATER_BYTES
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a reply waits for the disk."""
+        return bool(self._waiting)
+
+    def reply(self, line: bytes) -> None:
+        """Add a whole reply, line ends included."""
+        if self._waiting:
+            self._waiting.append(line)
+        else:
+            self._send(line)
+
+    def events(self, lines: list[bytes]) -> None:
+        """Add event lines."""
+        self._ready += lines
+        self.size += sum(map(len, lines))
+
+    def expect(self, topic: str, offset: int) -> None:
+        """Add a place for the confirmation of an event, merged with its neighbour's."""
+        if self._waiting:
+            before = self._waiting[-1]
+            if (
+                type(before) is _Awaited
+                and before.last == offset - 1
+                and before.topic == topic
+                and not before.is_duplicate
+            ):
+                before.last = offset
+                return
+        self._waiting.append(_Awaited(topic, offset, offset, is_duplicate=False))
+
+    def expect_duplicate(self, topic: str, offset: int) -> None:
+        """Add a place for ``+OK dup``, which waits until the event that was first is confirmed itself."""
+        self._waiting.append(_Awaited(topic, offset, offset, is_duplicate=True))
+
+    def expect_record(self, ticket: int, reply: bytes) -> None:
+        """Add a reply that waits for the state's record number `ticket`."""
+        self._waiting.append(_AwaitedRecord(ticket, reply))
+
+    def fail(self, topic: str, visible: int, refusal: Refusal) -> None:
+        """Answer what waits for events of `topic` from offset `visible` on with a refusal."""
+        places: deque[bytes | _Awaited | _AwaitedRecord] = deque()
+        for place in self._waiting:
+            if isinstance(place, _Awaited) and place.topic == topic and place.last >= visible:
+                if place.first < visible:
+                    places.append(_Awaited(topic, place.first, visible - 1, is_duplicate=False))
+                    place.first = visible
+                place.refusal = refusal
+            places.append(place)
+        self._waiting = places
+
+    def confirm(self, visible: dict[str, int], recorded: int, promise: str) -> None:
+        """Move out what the disk has: events below `visible` of their topic, records up to number `recorded`."""
+        waiting = self._waiting
+        while waiting:
+            place = waiting[0]
+            if isinstance(place, bytes):
+                self._send(place)
+            elif isinstance(place, _AwaitedRecord):
+                if place.ticket > recorded:
+                    return
+                self._send(place.reply)
+            elif place.refusal is not None:
+                self._refuse(place, place.refusal)
+            elif place.last < visible[place.topic]:
+                self._send(_confirmation(place, promise))
+            else:
+                self._confirm_part(place, visible[place.topic], promise)
+                return
+            waiting.popleft()
+
+    def take(self) -> bytes:
+        """Return everything that may be sent now, and forget it."""
+        data = b"".join(self._ready)
+        self._ready.clear()
+        self.size = 0
+        return data
+
+    def _confirm_part(self, place: _Awaited, visible: int, promise: str) -> None:
+        """Confirm what is visible of a run that goes on growing, so that a steady publisher is not kept waiting."""
+        if place.first < visible:
+            self._send(_confirmation(_Awaited(place.topic, place.first, visible - 1, is_duplicate=False), promise))
+            place.first = visible
+
+    def _refuse(self, place: _Awaited, refusal: Refusal) -> None:
+        line = refusal_line(refusal)
+        for _ in range(place.first, place.last + 1):
+            self._send(line)
+
+    def _send(self, line: bytes) -> None:
+        self._ready.append(line)
+        self.size += len(line)
+
+
+def refusal_line(refusal: Refusal) -> bytes:
+    """Return the reply that tells a refusal; its text never breaks the line."""
+    text = " ".join(refusal.text.split())
+    return f"-ERR {refusal.code} {text}".rstrip().encode("utf-8", "backslashreplace") + b"\n"
+
+
+def _confirmation(place: _Awaited, promise: str) -> bytes:
+    if place.is_duplicate:
+        return f"+OK dup {place.topic} {place.first}\n".encode()
+    offsets = f"{place.first}" if place.first == place.last else f"{place.first}-{place.last}"
+    return f"+OK pub {place.topic} {offsets} {promise}\n".encode()

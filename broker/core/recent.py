@@ -1,0 +1,53 @@
+"""The newest lines of a topic, kept in memory so that delivering them reads no file."""
+
+from typing import Final
+
+__all__ = ["RecentLines"]
+
+_KEEP_SHARE: Final = 0.75
+
+
+class RecentLines:
+    """The lines from offset `first` on, about `bytes_max` bytes of them; the oldest leave when there are more."""
+
+    def __init__(self, first: int, bytes_max: int) -> None:
+        self.first = first
+        self.bytes_max = bytes_max
+        self.size = 0
+        self._lines: list[bytes] = []
+
+    @property
+    def mean_bytes(self) -> int:
+        """The mean length of a line, at least 1."""
+        return max(1, self.size // len(self._lines)) if self._lines else 1
+
+    def extend(self, first: int, lines: list[bytes]) -> None:
+        """Keep the lines of the offsets from `first` on; a gap before `first` forgets what was there."""
+        if first != self.first + len(self._lines):
+            self._lines.clear()
+            self.first, self.size = first, 0
+        self._lines += lines
+        self.size += sum(map(len, lines))
+        if self.size > self.bytes_max:
+            self._drop_oldest()
+
+    def lines(self, offsets: list[int]) -> list[bytes] | None:
+        """Return the lines of `offsets` (not empty), or None where one of them is not here any more."""
+        start = self.first
+        if min(offsets) < start:
+            return None
+        count = len(offsets)
+        if offsets[-1] - offsets[0] == count - 1 and (
+            count < 3 or offsets == list(range(offsets[0], offsets[0] + count))
+        ):
+            return self._lines[offsets[0] - start : offsets[0] - start + count]
+        return [self._lines[offset - start] for offset in offsets]
+
+    def _drop_oldest(self) -> None:
+        count = 0
+        goal = self.bytes_max * _KEEP_SHARE
+        while self.size > goal and count < len(self._lines):
+            self.size -= len(self._lines[count])
+            count += 1
+        del self._lines[:count]
+        self.first += count

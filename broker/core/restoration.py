@@ -1,0 +1,122 @@
+"""How a broker stands where it stood: the state's records over the logs, which are the truth."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from broker.core.broker import Broker
+from broker.core.producers import Producer
+from broker.core.topic import Topic
+from broker.events import StoredEvent, decode_stored
+from broker.state import (
+    CheckpointRecord,
+    FailedRecord,
+    ProducersRecord,
+    Record,
+    SettledRecord,
+    SubscriptionRecord,
+    UnsubscribedRecord,
+)
+
+__all__ = ["restore"]
+
+_READ_BYTES: Final = 4 << 20
+
+
+class _Kept:
+    """What the records say of one subscription."""
+
+    def __init__(self, record: SubscriptionRecord) -> None:
+        self.record = record
+        self.settled: list[tuple[int, int]] = []
+        self.tries: dict[int, int] = {}
+
+
+def restore(broker: Broker, records: Iterable[Record]) -> None:
+    """Make the subscriptions and producers that `records` tell of; records of topics whose log is gone are left out."""
+    subscriptions: dict[tuple[str, str], _Kept] = {}
+    producers: dict[str, ProducersRecord] = {}
+    checkpoints: list[CheckpointRecord] = []
+    for record in records:
+        if isinstance(record, ProducersRecord):
+            producers[record.topic] = record
+        elif isinstance(record, CheckpointRecord):
+            checkpoints.append(record)
+        else:
+            _note(subscriptions, record)
+    for topic in broker.topics.values():
+        _restore_producers(topic, producers.get(topic.name))
+    for checkpoint in checkpoints:
+        if checkpoint.topic in broker.topics:
+            broker.topics[checkpoint.topic].producers.restore_checkpoint(
+                checkpoint.producer, checkpoint.offset, checkpoint.value
+            )
+    _restore_subscriptions(broker, subscriptions.values())
+
+
+def _note(
+    subscriptions: dict[tuple[str, str], _Kept],
+    record: SubscriptionRecord | SettledRecord | FailedRecord | UnsubscribedRecord,
+) -> None:
+    key = (record.topic, record.name)
+    if isinstance(record, SubscriptionRecord):
+        subscriptions[key] = _Kept(record)
+    elif isinstance(record, UnsubscribedRecord):
+        subscriptions.pop(key, None)
+    elif key in subscriptions:
+        if isinstance(record, SettledRecord):
+            subscriptions[key].settled += record.ranges
+        else:
+            subscriptions[key].tries[record.offset] = record.tries
+
+
+def _restore_producers(topic: Topic, record: ProducersRecord | None) -> None:
+    """Take the kept table and read what the log has behind it."""
+    at = topic.log.earliest
+    if record is not None and record.scanned <= topic.visible:
+        at = max(at, record.scanned)
+        for name, (offset, sequence, checkpoint) in record.table.items():
+            topic.producers.accepted[name] = Producer(offset, sequence, checkpoint)
+    while at < topic.visible:
+        lines, at, _ = topic.log.read(at, topic.visible - at, _READ_BYTES)
+        for line in lines:
+            if b'"producer":' in line:
+                _accept(topic, line)
+    topic.producers.begin_write()
+    topic.producers.stored = dict(topic.producers.accepted)
+    topic.producers.commit()
+
+
+def _accept(topic: Topic, line: bytes) -> None:
+    try:
+        event: StoredEvent = decode_stored(line)
+    except msgspec.MsgspecError:
+        return
+    topic.producers.accept(event, event.offset)
+
+
+def _restore_subscriptions(broker: Broker, kept: Iterable[_Kept]) -> None:
+    by_topic: dict[str, list[_Kept]] = defaultdict(list)
+    for one in kept:
+        if one.record.topic in broker.topics:
+            by_topic[one.record.topic].append(one)
+    for name, of_topic in by_topic.items():
+        topic = broker.topics[name]
+        for one in of_topic:
+            record = _clamped(one.record, topic)
+            lowest = min([record.start, *record.floors.values()])
+            subscription = topic.subscribe(record.name, lowest, is_durable=True)
+            subscription.start = record.start
+            subscription.restore(record, one.settled, topic.log.priority_of)
+            subscription.failed_tries |= one.tries
+
+
+def _clamped(record: SubscriptionRecord, topic: Topic) -> SubscriptionRecord:
+    """Move what points beyond the log, or before its first event, to where the log is."""
+    earliest, visible = topic.log.earliest, topic.visible
+    record.start = min(max(record.start, earliest), visible)
+    record.floors = {p: min(max(floor, earliest), visible) for p, floor in record.floors.items()}
+    record.open = [(offset, tries) for offset, tries in record.open if earliest <= offset < visible]
+    return record

@@ -1,0 +1,24 @@
+"""A connection as the core sees it: its name, what it subscribes to, and what goes back to it."""
+
+from broker.core.consumer import Consumer
+from broker.core.outbox import Outbox
+
+__all__ = ["Session"]
+
+
+class Session:
+    """One connection, from its greeting to its end."""
+
+    def __init__(self, number: int, peer: str) -> None:
+        self.number = number
+        self.peer = peer
+        self.name = f"conn-{number}"
+        self.is_quiet = False
+        self.is_leaving = False
+        self.outbox = Outbox()
+        self.consumers: dict[tuple[str, str], Consumer] = {}
+        self.unconfirmed_bytes = 0
+
+    def consumers_of(self, topic: str) -> list[Consumer]:
+        """Return what this connection has on `topic`, in the order it subscribed."""
+        return [consumer for (name, _), consumer in self.consumers.items() if name == topic]

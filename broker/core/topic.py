@@ -1,0 +1,109 @@
+"""A topic: what has been accepted, what is visible, and who reads it.
+
+An event is *accepted* when it has an offset and stands in the pending batch, and *visible* when the log has it as the
+promise says. Always true: offsets below `visible` are in the log; those from `visible` to `next` are pending or being
+written; only visible events are delivered or read.
+"""
+
+from broker.core.lanes import Lanes
+from broker.core.producers import Producers
+from broker.core.recent import RecentLines
+from broker.core.subscription import Subscription, ranges
+from broker.events import Event
+from broker.log import Batch, TopicLog
+from broker.log.index import split_by_priority
+from broker.protocol.event_lines import stored_line
+
+__all__ = ["Topic"]
+
+
+class Topic:
+    """One topic over its log."""
+
+    def __init__(self, name: str, log: TopicLog, recent_bytes: int) -> None:
+        self.name = name
+        self.log = log
+        self.next = self.visible = log.next
+        self.lanes = Lanes(self.visible)
+        self.recent = RecentLines(self.visible, recent_bytes)
+        self.producers = Producers()
+        self.subscriptions: dict[str, Subscription] = {}
+        self.published = 0
+        self.duplicates = 0
+        self._pending = Batch(self.next)
+        self._last_timestamp = log.last_timestamp
+
+    @property
+    def has_pending(self) -> bool:
+        """Whether events wait to be written."""
+        return bool(self._pending.lines)
+
+    def accept(self, event: Event, body: bytes, now_ms: int) -> int:
+        """Give an event its offset and put it into the pending batch."""
+        offset = self.next
+        pending = self._pending
+        # A clock that was set back must not make the log run backwards in time.
+        if now_ms < self._last_timestamp:
+            now_ms = self._last_timestamp
+        else:
+            self._last_timestamp = now_ms
+        pending.lines.append(stored_line(self.name, offset, now_ms, body))
+        pending.timestamps.append(now_ms)
+        pending.priorities.append(event.priority)
+        self.producers.accept(event, offset)
+        self.next = offset + 1
+        return offset
+
+    def begin_write(self) -> Batch:
+        """Hand over the pending batch; the next one begins behind it."""
+        batch, self._pending = self._pending, Batch(self.next)
+        self.producers.begin_write()
+        return batch
+
+    def commit(self, batch: Batch) -> None:
+        """Make a written batch visible."""
+        self.visible = batch.next
+        self.published += len(batch.lines)
+        self.producers.commit()
+        self.recent.extend(batch.first, batch.lines)
+        if self.subscriptions:
+            self.lanes.extend(split_by_priority(batch.first, bytes(batch.priorities)))
+        else:
+            self.lanes = Lanes(self.visible)
+
+    def fall_back(self) -> None:
+        """Drop all that is accepted and not visible, after its write failed."""
+        self.next = self.visible
+        self._pending = Batch(self.next)
+        self.producers.fall_back()
+
+    def subscribe(self, name: str, start: int, *, is_durable: bool) -> Subscription:
+        """Make a subscription to the events from offset `start` on."""
+        start = min(max(start, self.log.earliest), self.visible)
+        if not self.lanes.reaches(start):
+            self.lanes.extend_back(start, self.log.lanes(start))
+        subscription = Subscription(self.name, name, self.lanes, start, is_durable=is_durable)
+        self.subscriptions[name] = subscription
+        return subscription
+
+    def trim_lanes(self) -> None:
+        """Let the lanes forget what every subscription has passed."""
+        self.lanes.trim(subscription.positions for subscription in self.subscriptions.values())
+
+    def read_lines(self, offsets: list[int]) -> list[tuple[int, bytes]]:
+        """Read single events from memory or the log; damaged ones are missing in the result."""
+        lines = self.recent.lines(offsets)
+        if lines is not None:
+            return list(zip(offsets, lines, strict=True))
+        found: list[tuple[int, bytes]] = []
+        for first, last in ranges(offsets):
+            at = first
+            while at <= last:
+                batch, after, damaged = self.log.read(at, last + 1 - at, 1 << 20)
+                broken = {damage.offset for damage in damaged}
+                found += zip((o for o in range(at, after) if o not in broken), batch, strict=True)
+                if after == at:
+                    break
+                at = after
+        order = {offset: number for number, offset in enumerate(offsets)}
+        return sorted(found, key=lambda pair: order[pair[0]])

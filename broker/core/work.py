@@ -1,0 +1,32 @@
+"""What a decision leaves to do for those who have files and sockets."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from broker.state import Record
+
+if TYPE_CHECKING:
+    from broker.core.consumer import Consumer
+    from broker.core.session import Session
+    from broker.core.topic import Topic
+
+__all__ = ["Fetch", "Work"]
+
+
+@dataclass(slots=True)
+class Fetch:
+    """Lines of events taken for a consumer that are no longer in memory: read them, then `Broker.fetched`."""
+
+    consumer: "Consumer"
+    offsets: list[int]
+
+
+@dataclass(slots=True)
+class Work:
+    """In the order it must be done: give `records` to the state, wake the writers of `topics`, send for `sessions`."""
+
+    records: list[Record] = field(default_factory=list)
+    topics: "set[Topic]" = field(default_factory=set)
+    sessions: "set[Session]" = field(default_factory=set)
+    fetches: list[Fetch] = field(default_factory=list)
+    must_sync_records: bool = False

@@ -1,0 +1,55 @@
+"""What a topic needs of its log, on the disk or in memory."""
+
+from array import array
+from typing import Protocol
+
+from broker.log.segment import Batch, Damage
+
+__all__ = ["TopicLog"]
+
+
+class TopicLog(Protocol):
+    """Offsets `earliest` … `next` - 1 can be read. One thread appends at a time; any may read."""
+
+    @property
+    def earliest(self) -> int:
+        """The lowest offset that is still there (or `next` where there is none)."""
+        ...
+
+    @property
+    def next(self) -> int:
+        """The offset behind the last written event."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Bytes of all event lines."""
+        ...
+
+    @property
+    def last_timestamp(self) -> int:
+        """When the newest event was stored (ms), 0 where there is none."""
+        ...
+
+    def append(self, batch: Batch) -> None:
+        """Write a batch and keep the log's promise about it. Raises OSError, and then nothing of it is in the log."""
+        ...
+
+    def read(self, first: int, count: int, bytes_max: int) -> tuple[list[bytes], int, list[Damage]]:
+        """Read up to `count` lines of about `bytes_max` bytes from the first existing offset ≥ `first`.
+
+        Returns the lines, the offset behind the last one looked at, and the damaged ones, which are not in the lines.
+        """
+        ...
+
+    def lanes(self, first: int) -> dict[int, "array[int]"]:
+        """Return the offsets from `first` to the end by priority."""
+        ...
+
+    def priority_of(self, offset: int) -> int:
+        """Return the priority of the event at `offset`, which must be there."""
+        ...
+
+    def close(self) -> None:
+        """Close the files, if there are any."""
+        ...

@@ -1,0 +1,37 @@
+"""What ``help`` answers: one line a command."""
+
+from typing import Final
+
+from broker.errors import Refusal
+
+__all__ = ["help_text"]
+
+_HELP: Final = {
+    "hello": "hello <name> [quiet] - names this client; quiet drops the +OK replies to ack",
+    "pub": 'pub <topic> <event> - publishes, e.g. pub tweets {"id":"1","priority":3,"msg":"tweet 1"}',
+    "sub": (
+        "sub <topic> [as=<subscription>] [prefetch=1] [from=latest|earliest|<offset>] [create]"
+        " - delivers the topic's events to this connection; with as= the subscription outlives it"
+    ),
+    "unsub": "unsub <topic> [as=<subscription>] - ends a subscription and forgets what it had pending",
+    "ack": "ack <topic> <ref>... - settles events; a ref is an id, or an offset written @1042",
+    "read": "read <topic> <offset>|earliest|latest [limit=1000] [bytes=1048576] - reads the log, without a subscription",
+    "last": "last <topic> <producer> - the producer's last offset, sequence and checkpoint, or null",
+    "checkpoint": "checkpoint <topic> <producer> <string> - moves a producer's checkpoint without an event",
+    "topics": "topics - what there is, as JSON",
+    "stats": "stats - every figure of the broker, as JSON",
+    "ping": "ping - answers +PONG",
+    "help": "help [<command>] - lists the commands, or explains one",
+    "quit": "quit - closes this connection",
+}
+_LONG_NAMES: Final = {"publish": "pub", "subscribe": "sub", "unsubscribe": "unsub", "acknowledge": "ack"}
+
+
+def help_text(verb: str | None) -> str:
+    """Return the one line for `verb`, or the list of the commands. Raises Refusal for a verb that there is not."""
+    if verb is None:
+        return f"commands: {' '.join(_HELP)}; type help <command>"
+    text = _HELP.get(_LONG_NAMES.get(verb, verb))
+    if text is None:
+        raise Refusal("unknown_command", f"{verb[:40]}; type help")
+    return f"help {text}"

@@ -1,0 +1,123 @@
+"""What a client reads: replies → answers. The other half of the wire, used by both clients."""
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Struct
+
+from broker.errors import Refusal
+from broker.events import StoredEvent, decode_stored
+
+__all__ = [
+    "Page",
+    "ProducerPosition",
+    "Receipt",
+    "TopicInfo",
+    "ack_lines",
+    "json_answer",
+    "page",
+    "position_answer",
+    "publish_line",
+    "read_head",
+    "receipt",
+    "refusal_of",
+    "topics_answer",
+]
+
+_REFS_PER_LINE = 512
+
+
+class Receipt(Struct, frozen=True):
+    """A confirmation of the offsets first…last of a topic; `durability` is what the broker promises of them.
+
+    A duplicate was not stored again: `first` = `last` is the offset of its producer's last event.
+    """
+
+    topic: str
+    first: int
+    last: int
+    durability: str
+    is_duplicate: bool = False
+
+    @property
+    def count(self) -> int:
+        """How many publishes it answers."""
+        return self.last - self.first + 1
+
+
+class ProducerPosition(Struct, frozen=True):
+    """Where a producer stands on a topic; `offset` is -1 and `sequence` None where only a checkpoint is known."""
+
+    offset: int
+    sequence: int | None
+    checkpoint: str | None
+
+
+class TopicInfo(Struct, frozen=True):
+    """A topic: offsets `earliest` … `next` - 1 can be read."""
+
+    topic: str
+    earliest: int
+    next: int
+    bytes: int
+    subscriptions: int
+
+
+class Page(Struct, frozen=True):
+    """What one `read` gave: events in order, and the offset to read on from."""
+
+    events: list[StoredEvent]
+    next: int
+
+
+def refusal_of(line: bytes) -> Refusal:
+    """Return the refusal that a line beginning with ``-`` is."""
+    code, _, text = line.removeprefix(b"-ERR ").decode().partition(" ")
+    return Refusal(code, text)
+
+
+def receipt(line: bytes) -> Receipt:
+    """Read ``+OK pub <topic> <offset>[-<offset>] <promise>`` or ``+OK dup <topic> <offset>``."""
+    _, kind, topic, offsets, *promise = line.decode().split(" ")
+    first, _, last = offsets.partition("-")
+    return Receipt(topic, int(first), int(last or first), promise[0] if promise else "", kind == "dup")
+
+
+def json_answer(line: bytes, words: int) -> bytes:
+    """Return the JSON behind the first `words` words of a reply."""
+    return line.split(b" ", words)[words]
+
+
+def read_head(line: bytes) -> tuple[int, int]:
+    """Read ``+OK read <topic> <n> next=<offset>`` as (n, offset)."""
+    _, _, _, count, after = line.split(b" ")
+    return int(count), int(after.removeprefix(b"next="))
+
+
+def page(lines: Sequence[bytes], after: int) -> Page:
+    """Decode the event lines of a `read`."""
+    return Page([decode_stored(line) for line in lines], after)
+
+
+def publish_line(prefix: bytes, body: bytes) -> bytes:
+    """Return a whole ``pub`` line; `prefix` ends with the topic and a space."""
+    return b"%b%b\n" % (prefix, body)
+
+
+def ack_lines(topic: str, offsets: Sequence[int]) -> list[bytes]:
+    """Return the ``ack`` lines that settle `offsets`, a few hundred in one."""
+    return [
+        f"ack {topic} @{' @'.join(map(str, offsets[at : at + _REFS_PER_LINE]))}\n".encode()
+        for at in range(0, len(offsets), _REFS_PER_LINE)
+    ]
+
+
+def topics_answer(reply: bytes) -> list[TopicInfo]:
+    """Read ``+OK topics <json>``."""
+    return msgspec.json.decode(json_answer(reply, 2), type=list[TopicInfo])
+
+
+def position_answer(reply: bytes) -> ProducerPosition | None:
+    """Read ``+OK last <topic> <producer> <json>``."""
+    position: ProducerPosition | None = msgspec.json.decode(json_answer(reply, 4), type=ProducerPosition | None)
+    return position

@@ -1,0 +1,231 @@
+"""The broker as a process: its files, its listener, and the tasks that carry out what the core decides.
+
+A writer task for each topic commits in groups: while one batch is on its way to the disk, in a thread, the next one
+fills. One task keeps the state's journal synced and folds it into a snapshot when it has grown.
+"""
+
+import fcntl
+import os
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final, Literal
+
+import anyio
+import structlog
+from anyio import to_thread
+from anyio.abc import ByteStream, SocketAttribute, TaskGroup
+
+from broker.connection import Connection, End
+from broker.core import Broker, Fetch, Topic
+from broker.core.restoration import restore
+from broker.errors import StartError
+from broker.log import CommitLog, MemoryLog, TopicLog
+from broker.state import State
+
+__all__ = ["Durability", "Server"]
+
+Durability = Literal["synced", "written", "memory"]
+
+JOURNAL_BYTES: Final = 4 << 20
+SYNC_EVERY_S: Final = 1.0
+DRAIN_S: Final = 5.0
+
+logger = structlog.stdlib.get_logger()
+
+
+class DataDirectory:
+    """The folder that one broker owns, with the log of each topic."""
+
+    def __init__(self, path: Path, durability: Durability) -> None:
+        self.path = path
+        self.durability = durability
+        self._lock = -1
+
+    def acquire(self) -> None:
+        """Make the folder and lock it. Raises StartError where another broker has it or it cannot be written."""
+        try:
+            (self.path / "topics").mkdir(parents=True, exist_ok=True)
+            self._lock = os.open(self.path / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StartError(f"another broker uses {self.path}; stop it or choose another folder: --data-dir") from None
+        except OSError as error:
+            raise StartError(
+                f"cannot use {self.path} for the log: {error.strerror}; choose another: --data-dir"
+            ) from error
+
+    def release(self) -> None:
+        """Let another broker have the folder."""
+        os.close(self._lock)
+
+    def topics(self) -> list[str]:
+        """Return the topics that have a log."""
+        return sorted(path.name for path in (self.path / "topics").iterdir() if path.is_dir())
+
+    def open(self, topic: str) -> TopicLog:
+        """Open a topic's log, made where it is missing, and say what had to be mended."""
+        if self.durability == "memory":
+            return MemoryLog()
+        log = CommitLog(self.path / "topics" / topic, is_synced=self.durability == "synced")
+        if log.recovery.cut_bytes or log.recovery.rebuilt:
+            logger.warning("mended a log", topic=topic, **log.recovery._asdict())
+        return log
+
+
+class Server:
+    """Serves one data directory on one or more listeners."""
+
+    def __init__(self, data_dir: Path, durability: Durability, line_bytes_max: int = 1 << 20) -> None:
+        self.data = DataDirectory(data_dir, durability)
+        self.broker = Broker(self.data, version=version("tweetwire"), promise=durability)
+        self._line_bytes_max = line_bytes_max
+        self._connections: dict[int, Connection] = {}
+        self._writers: dict[Topic, anyio.Event] = {}
+        self._journal_due = anyio.Event()
+        self._tasks: TaskGroup | None = None
+        self._is_draining = False
+        self.ends: dict[End, int] = dict.fromkeys(End, 0)
+
+    @staticmethod
+    def now_ms() -> int:
+        """The broker's clock: milliseconds since 1970 UTC."""
+        return time.time_ns() // 1_000_000
+
+    @asynccontextmanager
+    async def open(self, topics: list[str]) -> AsyncIterator[None]:
+        """Recover what the folder holds, make `topics`, and keep the files written until the end of the block."""
+        self.data.acquire()
+        try:
+            self._state = await to_thread.run_sync(State, self.data.path / "state")
+            await self._recover(topics)
+            async with anyio.create_task_group() as tasks:
+                self._tasks = tasks
+                tasks.start_soon(self._keep_journal)
+                self.carry_out()
+                yield
+                with anyio.CancelScope(shield=True):
+                    await self._close()
+                tasks.cancel_scope.cancel()
+        finally:
+            self.data.release()
+
+    async def handle(self, stream: ByteStream) -> None:
+        """Serve one connection."""
+        peer = stream.extra(SocketAttribute.remote_address, "")
+        session = self.broker.connect(f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer))
+        connection = self._connections[session.number] = Connection(self, stream, session, self._line_bytes_max)
+        async with stream:
+            connection.wake()
+            end = await connection.run()
+            self.ends[end] += 1
+            del self._connections[session.number]
+            self.broker.disconnect(session)
+            self.carry_out()
+        logger.debug("connection ended", client=session.name, peer=session.peer, why=end.value)
+
+    def carry_out(self) -> None:
+        """Do what the core left to do; everything that has to wait is given to the task that owns it."""
+        work = self.broker.take_work()
+        if work.records:
+            self._state.append(work.records)
+            if work.must_sync_records or self._state.journal_bytes > JOURNAL_BYTES:
+                self._journal_due.set()
+        for topic in work.topics:
+            self._wake_writer(topic)
+        for fetch in work.fetches:
+            self._start(partial(self._fetch, fetch))
+        for session in work.sessions:
+            connection = self._connections.get(session.number)
+            if connection is not None:
+                connection.wake()
+
+    async def drain(self) -> None:
+        """Close every connection once what it is owed has been sent, or the time for it is over."""
+        self._is_draining = True
+        with anyio.move_on_after(DRAIN_S):
+            while any(c.session.outbox.is_waiting or c.session.outbox.size for c in self._connections.values()):
+                await anyio.sleep(0.01)
+        for connection in list(self._connections.values()):
+            connection.close(End.SHUTDOWN)
+        with anyio.move_on_after(DRAIN_S):
+            while self._connections:
+                await anyio.sleep(0.01)
+
+    async def _recover(self, topics: list[str]) -> None:
+        began = time.monotonic()
+        for name in [*self.data.topics(), *topics]:
+            await to_thread.run_sync(self.broker.topic, name)
+        restored = await to_thread.run_sync(self._state.restore)
+        await to_thread.run_sync(restore, self.broker, restored.records)
+        if restored.damaged_lines or restored.set_aside:
+            logger.warning("part of the state is damaged", lines=restored.damaged_lines, set_aside=restored.set_aside)
+        await self._fold()
+        events = sum(topic.visible - topic.log.earliest for topic in self.broker.topics.values())
+        logger.info(
+            "recovered", topics=len(self.broker.topics), events=events, seconds=round(time.monotonic() - began, 3)
+        )
+
+    def _wake_writer(self, topic: Topic) -> None:
+        due = self._writers.get(topic)
+        if due is None:
+            self._writers[topic] = due = anyio.Event()
+            self._start(partial(self._write_topic, topic))
+        due.set()
+
+    async def _write_topic(self, topic: Topic) -> None:
+        """Write a topic's batches one after the other, each as large as it has become."""
+        while True:
+            while topic.has_pending:
+                batch = topic.begin_write()
+                try:
+                    await to_thread.run_sync(topic.log.append, batch)
+                except OSError as error:
+                    logger.error("cannot write", topic=topic.name, reason=error.strerror)
+                    self.broker.not_committed(topic, f"{error.strerror}; nothing was stored")
+                else:
+                    self.broker.committed(topic, batch)
+                self.carry_out()
+            due = self._writers[topic] = anyio.Event()
+            await due.wait()
+
+    async def _fetch(self, fetch: Fetch) -> None:
+        topic = self.broker.topics[fetch.consumer.subscription.topic]
+        found = await to_thread.run_sync(topic.read_lines, fetch.offsets)
+        self.broker.fetched(fetch, found)
+        self.carry_out()
+
+    async def _keep_journal(self) -> None:
+        """Sync the journal when somebody waits for it, else once a second, and fold it when it has grown."""
+        while True:
+            with anyio.move_on_after(SYNC_EVERY_S):
+                await self._journal_due.wait()
+            self._journal_due = anyio.Event()
+            number = self.broker.records_kept
+            await to_thread.run_sync(self._state.sync)
+            self.broker.records_synced(number)
+            self.carry_out()
+            if self._state.journal_bytes > JOURNAL_BYTES:
+                await self._fold()
+
+    async def _fold(self) -> None:
+        generation = self._state.begin_generation()
+        await to_thread.run_sync(self._state.write_snapshot, generation, self.broker.records())
+
+    async def _close(self) -> None:
+        """End in this order: connections, then pending batches, then the state, which tells where the logs end."""
+        await self.drain()
+        while any(topic.next > topic.visible for topic in self.broker.topics.values()):
+            await anyio.sleep(0.01)
+        await self._fold()
+        self._state.close()
+        for topic in self.broker.topics.values():
+            topic.log.close()
+
+    def _start(self, task: Callable[[], object]) -> None:
+        if self._tasks is None:
+            raise RuntimeError("the server is not open")
+        self._tasks.start_soon(task)  # type: ignore[arg-type]  # partial hides the coroutine

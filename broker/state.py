@@ -1,0 +1,223 @@
+"""What must outlive the broker beside the events: subscriptions, what they settled, producers' checkpoints.
+
+Records are appended to a journal, one JSON line each behind its crc32c. Now and then `fold` writes the whole state as a
+snapshot and begins the next journal; the snapshot names the first journal that goes on from it. Always true: replaying the
+journals over the snapshot, from the first one named, gives the state, since each record either says a whole thing
+anew or may be applied twice. A snapshot or line that is damaged is set aside or skipped, counted, and never stops a start.
+"""
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import msgspec
+from crc32c import crc32c
+from msgspec import Struct
+
+__all__ = [
+    "CheckpointRecord",
+    "FailedRecord",
+    "ProducersRecord",
+    "Record",
+    "Restored",
+    "SettledRecord",
+    "State",
+    "SubscriptionRecord",
+    "UnsubscribedRecord",
+]
+
+
+class SubscriptionRecord(Struct, tag="subscription"):
+    """A durable subscription as it stands: everything below a priority's floor is settled, save what is `open`.
+
+    Priorities without a floor of their own begin at `start`; `open` holds (offset, failed tries).
+    """
+
+    topic: str
+    name: str
+    start: int
+    floors: dict[int, int]
+    open: list[tuple[int, int]]
+
+
+class SettledRecord(Struct, tag="settled"):
+    """Offsets first…last, both included, that a subscription has settled."""
+
+    topic: str
+    name: str
+    ranges: list[tuple[int, int]]
+
+
+class FailedRecord(Struct, tag="failed"):
+    """How many tries an open event has behind it."""
+
+    topic: str
+    name: str
+    offset: int
+    tries: int
+
+
+class UnsubscribedRecord(Struct, tag="unsubscribed"):
+    """A durable subscription that was ended."""
+
+    topic: str
+    name: str
+
+
+class CheckpointRecord(Struct, tag="checkpoint"):
+    """A producer's checkpoint that came without an event, after the event at `offset` (-1 for none)."""
+
+    topic: str
+    producer: str
+    offset: int
+    value: str
+
+
+class ProducersRecord(Struct, tag="producers"):
+    """All producers of a topic, {name: (offset, sequence, checkpoint)}, as of the log up to offset `scanned`."""
+
+    topic: str
+    scanned: int
+    table: dict[str, tuple[int, int | None, str | None]]
+
+
+class _Generation(Struct, tag="generation"):
+    journal: int
+
+
+Record: TypeAlias = (
+    SubscriptionRecord | SettledRecord | FailedRecord | UnsubscribedRecord | CheckpointRecord | ProducersRecord
+)
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Record | _Generation).decode
+_CRC_DIGITS: Final = 8
+
+
+@dataclass
+class Restored:
+    """What the disk held: the records in their order, and what could not be read."""
+
+    records: list[Record] = field(default_factory=list)
+    damaged_lines: int = 0
+    set_aside: list[str] = field(default_factory=list)
+
+
+class State:
+    """The folder ``state``. `append` is quick and for the event loop; `sync` and `write_snapshot` are for a thread."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        directory.mkdir(parents=True, exist_ok=True)
+        self._generation = max(self._generations(), default=0) + 1
+        self._journal = self._open_journal()
+        self.journal_bytes = 0
+
+    def restore(self) -> Restored:
+        """Read the snapshot and the journals that go on from it."""
+        restored = Restored()
+        first = self._read_snapshot(restored)
+        for generation in sorted(self._generations()):
+            if first <= generation < self._generation:
+                self._read_journal(generation, restored)
+        return restored
+
+    def append(self, records: Iterable[Record]) -> None:
+        """Give records to the operating system, in order. Raises OSError."""
+        data = b"".join(map(_line, records))
+        self.journal_bytes += len(data)
+        _write_all(self._journal, data)
+
+    def sync(self) -> None:
+        """Wait until everything appended is on the disk. Raises OSError."""
+        os.fdatasync(self._journal)
+
+    def begin_generation(self) -> int:
+        """Turn to a new journal; the snapshot of the state at this moment goes with its number."""
+        before = self._journal
+        self._generation += 1
+        self._journal = self._open_journal()
+        os.close(before)
+        self.journal_bytes = 0
+        return self._generation
+
+    def write_snapshot(self, generation: int, records: Iterable[Record]) -> None:
+        """Replace the snapshot in one step and remove the journals before `generation`."""
+        new = self.directory / "snapshot.new"
+        handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        try:
+            _write_all(handle, _line(_Generation(generation)) + b"".join(map(_line, records)))
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        new.rename(self.directory / "snapshot")
+        _sync_directory(self.directory)
+        for old in self._generations():
+            if old < generation:
+                self._journal_path(old).unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Close the journal."""
+        os.close(self._journal)
+
+    def _generations(self) -> list[int]:
+        return [int(path.suffix[1:]) for path in self.directory.glob("journal.*") if path.suffix[1:].isdecimal()]
+
+    def _journal_path(self, generation: int) -> Path:
+        return self.directory / f"journal.{generation:08d}"
+
+    def _open_journal(self) -> int:
+        path = self._journal_path(self._generation)
+        journal = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
+        _sync_directory(self.directory)
+        return journal
+
+    def _read_snapshot(self, restored: Restored) -> int:
+        path = self.directory / "snapshot"
+        if not path.exists():
+            return 0
+        records = [_parse(line) for line in path.read_bytes().splitlines()]
+        head = records[0] if records else None
+        if not isinstance(head, _Generation) or None in records:
+            aside = path.with_name(f"snapshot.damaged-{self._generation}")
+            path.rename(aside)
+            restored.set_aside.append(aside.name)
+        restored.records += [record for record in records if record is not None and not isinstance(record, _Generation)]
+        return head.journal if isinstance(head, _Generation) else 0
+
+    def _read_journal(self, generation: int, restored: Restored) -> None:
+        for line in self._journal_path(generation).read_bytes().splitlines():
+            record = _parse(line)
+            if record is None:
+                restored.damaged_lines += 1
+            elif not isinstance(record, _Generation):
+                restored.records.append(record)
+
+
+def _line(record: Record | _Generation) -> bytes:
+    body = _encode(record)
+    return b"%08x %b\n" % (crc32c(body), body)
+
+
+def _parse(line: bytes) -> "Record | _Generation | None":
+    crc, body = line[:_CRC_DIGITS], line[_CRC_DIGITS + 1 :]
+    try:
+        return _decode(body) if int(crc, 16) == crc32c(body) else None
+    except (ValueError, msgspec.MsgspecError):
+        return None
+
+
+def _write_all(handle: int, data: bytes) -> None:
+    view = memoryview(data)
+    while view:
+        view = view[os.write(handle, view) :]
+
+
+def _sync_directory(directory: Path) -> None:
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

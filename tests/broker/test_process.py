@@ -1,0 +1,143 @@
+"""The broker as a process: what clients rely on across connections, restarts and kills."""
+
+import socket
+
+import pytest
+
+from broker import Client, Event, Refusal, SyncClient
+from tests.processes import BrokerProcess
+
+pytestmark = pytest.mark.anyio
+
+
+def talk(port: int, text: str, count: int) -> list[str]:
+    """Send lines as a person would and return the first `count` lines that come back behind the greeting."""
+    with socket.create_connection(("127.0.0.1", port), 10) as connection:
+        connection.sendall(text.encode())
+        with connection.makefile("rb") as lines:
+            lines.readline()
+            return [lines.readline().decode().rstrip("\n") for _ in range(count)]
+
+
+def test_a_person_can_publish_subscribe_and_ack_by_hand(broker: BrokerProcess) -> None:
+    replies = talk(
+        broker.port,
+        'pub tweets {"id":"1","msg":"low"}\r\npub tweets {"id":"2","priority":3,"msg":"high"}\r\n'
+        "sub tweets as=me from=earliest\r\nack tweets 2\r\nack tweets 1\r\nping\r\n",
+        7,
+    )
+    assert replies[0] == "+OK pub tweets 0-1 synced"
+    assert replies[1] == "+OK sub tweets as=me from=0 pending=2 prefetch=1"
+    assert '"id":"2","priority":3,"msg":"high"}' in replies[2]
+    assert replies[3] == "+OK ack tweets 1"
+    assert '"id":"1","priority":0,"msg":"low"}' in replies[4]
+    assert replies[5:] == ["+OK ack tweets 1", "+PONG"]
+
+
+async def test_what_was_confirmed_is_there_after_a_kill(broker: BrokerProcess) -> None:
+    with SyncClient(broker.address) as client:
+        client.publish_many("tweets", (Event(id=str(n), msg=n) for n in range(5000)))
+    broker.kill()
+    broker.start()
+    with SyncClient(broker.address) as client:
+        lines, after = client.read_lines("tweets", 0)
+        assert after == 5000
+        assert [line.count(b'"id":"%d",' % n) for n, line in enumerate(lines)] == [1] * 5000
+
+
+async def test_a_durable_subscription_goes_on_where_it_was_after_a_kill(broker: BrokerProcess) -> None:
+    async with Client(broker.address, name="reader") as client:
+        async with client.publisher("tweets") as publisher:
+            await publisher.publish_many(Event(id=str(n), msg=n, priority=n % 3) for n in range(3000))
+        subscription = await client.subscribe("tweets", as_="inventory", from_="earliest", prefetch=100)
+        acked: set[int] = set()
+        async for batch in subscription:
+            await subscription.ack(batch)
+            acked |= {event.offset for event in batch}
+            if len(acked) > 1000:
+                break
+        await client.ping()
+        broker.kill()
+        broker.start()
+        again: set[int] = set()
+        async for batch in subscription:
+            await subscription.ack(batch)
+            again |= {event.offset for event in batch}
+            if len(acked | again) == 3000:
+                break
+        assert not acked & again
+
+
+async def test_a_disconnect_gives_events_to_another_reader_with_the_try_counted(broker: BrokerProcess) -> None:
+    async with Client(broker.address) as second:
+        await second.publish("tweets", Event(id="1", msg="x"))
+        async with Client(broker.address) as first:
+            subscription = await first.subscribe("tweets", as_="shared", from_="earliest")
+            batch = await anext(subscription)
+            assert batch[0].attempt == 1
+            waiting = await second.subscribe("tweets", as_="shared")
+        batch = await anext(waiting)
+        assert (batch[0].id, batch[0].attempt) == ("1", 2)
+
+
+async def test_a_sequence_that_is_sent_again_is_stored_once(broker: BrokerProcess) -> None:
+    async with Client(broker.address) as client:
+        event = Event(id="1", msg=1, producer="p", sequence=7, checkpoint="here")
+        first = await client.publish("tweets", event)
+        second = await client.publish("tweets", event)
+        assert (first.first, first.is_duplicate) == (0, False)
+        assert (second.first, second.is_duplicate) == (0, True)
+        broker.kill()
+        broker.start()
+        position = await client.last("tweets", "p")
+        assert position is not None
+        assert (position.sequence, position.checkpoint) == (7, "here")
+        assert (await client.publish("tweets", event)).is_duplicate
+
+
+async def test_a_publisher_goes_on_through_kills_and_every_event_is_there_once(broker: BrokerProcess) -> None:
+    async with Client(broker.address) as client, client.publisher("tweets", window=500) as publisher:
+        for n in range(20_000):
+            await publisher.publish(Event(id=str(n), msg=n, producer="p", sequence=n))
+            if n in {5_000, 11_000, 17_000}:
+                broker.kill()
+                broker.start()
+        await publisher.flush()
+        ids: list[str] = []
+        after = 0
+        while len(ids) < 20_000:
+            page = await client.read("tweets", after, limit=5000, bytes_max=8 << 20)
+            ids += [event.id for event in page.events]
+            after = page.next
+        assert ids == [str(n) for n in range(20_000)]
+
+
+async def test_a_refused_event_is_named_and_the_connection_lives_on(broker: BrokerProcess) -> None:
+    async with Client(broker.address) as client:
+        with pytest.raises(Refusal, match="bad_event"):
+            await client.publish("tweets", Event(id="", msg=1))
+        with pytest.raises(Refusal, match="unknown_topic"):
+            await client.subscribe("nothing")
+        await client.ping()
+
+
+def test_sigterm_ends_it_with_status_0(broker: BrokerProcess) -> None:
+    with SyncClient(broker.address) as client:
+        client.publish("tweets", Event(id="1", msg=1))
+        assert broker.terminate() == 0
+
+
+def test_a_second_broker_on_the_same_folder_is_told_so(broker: BrokerProcess) -> None:
+    with pytest.raises(AssertionError, match="another broker uses"):
+        BrokerProcess(broker.data_dir).start()
+
+
+def test_http_on_the_port_is_closed_and_nothing_is_run(broker: BrokerProcess) -> None:
+    with socket.create_connection(("127.0.0.1", broker.port), 10) as connection:
+        connection.sendall(b'GET / HTTP/1.1\r\nHost: x\r\n\r\npub tweets {"id":"1","msg":1}\n')
+        received = b""
+        while data := connection.recv(4096):
+            received += data
+    assert received.count(b"\n") == 1
+    with SyncClient(broker.address) as client:
+        assert client.topics() == []
