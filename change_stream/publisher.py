@@ -35,8 +35,11 @@ async def serve(settings: Settings, stop: anyio.Event) -> None:
             for collection, topic in settings.topics().items()
         ]
         async with anyio.create_task_group() as tasks:
-            for relay in relays:
-                await tasks.start(relay.run)
+            with anyio.move_on_after(settings.connect_timeout) as opening:
+                for relay in relays:
+                    await tasks.start(relay.run)
+            if opening.cancelled_caught:
+                raise StartError("MongoDB and the broker answer, but no change stream opens; see the warnings above")
             ready("change stream", f"{settings.database} ({', '.join(f'{r.collection} → {r.topic}' for r in relays)})")
             await stop.wait()
             # In order: no more is fetched; what was published is confirmed; the connections close behind it.

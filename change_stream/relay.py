@@ -10,19 +10,20 @@ What holds at every moment, and makes each change appear once in the topic:
 - A checkpoint without an event moves only when everything before it is confirmed.
 """
 
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import anyio
 from anyio.abc import TaskStatus
-from broker.client import Publisher
 from bson.raw_bson import RawBSONDocument
 from pymongo.asynchronous.database import AsyncDatabase
 
-from broker import BrokerError, Client, Event, Receipt
+from broker import BrokerError, Client, Event, Publisher, Receipt
 from broker.errors import StartError
 from broker.program import logger
 from change_stream.ahead import Ahead
+from change_stream.backoff import Backoff
 from change_stream.convert import Converter, Unconvertible
 from change_stream.errors import HistoryLost, OversizeChange, WatchInterrupted
 from change_stream.position_store import PositionStore
@@ -91,18 +92,31 @@ class Relay:
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
         """Publish until stopped; reports started when the position is known and the stream is open."""
-        is_started = False
+        backoff = Backoff()
+        first = await self._open()
+        task_status.started()
         while not self._is_stopping:
-            first = await self._open()
-            if not is_started:
-                task_status.started()
-                is_started = True
             failure = await self._session(first)
             if failure is not None:
                 logger().warning("the publisher begins anew", topic=self.topic, reason=str(failure))
+                await anyio.sleep(backoff.pause_s(time.monotonic()))
+                first = await self._open()
 
     async def _open(self) -> Batch:
-        """Open the stream where the broker says that it was left."""
+        """Open the stream where the broker says that it was left, however long that takes."""
+        backoff = Backoff()
+        while True:
+            try:
+                return await self._resume()
+            except WatchInterrupted as interruption:
+                self._interrupted(interruption)
+                await anyio.sleep(backoff.pause_s(time.monotonic()))
+            except HistoryLost as lost:
+                raise StartError(
+                    f"MongoDB's history no longer reaches back to where topic {self.topic} was left ({lost})"
+                ) from lost
+
+    async def _resume(self) -> Batch:
         last = await self._store.load()
         self._sequence = 0 if last is None else last.sequence or 0
         self._saved = "" if last is None else last.checkpoint or ""
@@ -136,8 +150,7 @@ class Relay:
             return record.position
         # The token may not lie on the way of what is watched now: begin with its cluster time and pass over what is done.
         self._skip_through = token["_data"]
-        time = record.position.time
-        return Position(type(time)(time.time, time.inc - 1))
+        return record.position.rewound()
 
     async def _session(self, first: Batch) -> Exception | None:
         """Fetch and publish until stopped or until a failure, which is returned."""
@@ -208,7 +221,7 @@ class Relay:
             self._saved = checkpoint
 
     def _confirm(self, receipt: Receipt) -> None:
-        self.confirmed += receipt.last - receipt.first + 1
+        self.confirmed += receipt.count
 
     def _interrupted(self, interruption: WatchInterrupted) -> None:
         logger().warning("MongoDB is away, trying again", collection=self.collection, reason=str(interruption))

@@ -1,7 +1,7 @@
 """Where a publisher stands in MongoDB's history, as text that the broker keeps with each event.
 
-A record is one line of five words, six while a snapshot runs:
-``v1 <cluster> <scope> <seconds>.<increment> <token> [<copied>]``.
+A record has five parts, six while a snapshot runs:
+``v1/<cluster>/<scope>/<seconds>.<increment>/<token>[/<copied>]``.
 
 - cluster: the id of the replica set; a token means nothing to another one.
 - scope: a digest of what is watched and how; a token of another pipeline need not lie on this one's way.
@@ -45,6 +45,10 @@ class Position(Struct, frozen=True):
             return {"startAfter": self.token}
         return {"startAtOperationTime": Timestamp(self.time.time, self.time.inc + 1)}
 
+    def rewound(self) -> "Position":
+        """The position just before this one's cluster time, so that everything of that time comes again."""
+        return Position(Timestamp(self.time.time, self.time.inc - 1))
+
     @property
     def at_ms(self) -> int:
         """The cluster time in milliseconds since 1970 UTC; MongoDB counts whole seconds."""
@@ -69,7 +73,7 @@ class ResumeRecord(Struct, frozen=True):
     @classmethod
     def parse(cls, text: str) -> "ResumeRecord":
         """Read a record. Raises ValueError where it is none."""
-        version, cluster, scope, time, token, *rest = text.split(" ")
+        version, cluster, scope, time, token, *rest = text.split("/")
         if version != _VERSION or len(rest) > 1:
             raise ValueError(f"no resume record of version {_VERSION}: {text!r}")
         seconds, increment = time.split(".")
@@ -81,12 +85,12 @@ class Stamp:
     """Writes the records of a running stream: what never changes is written once."""
 
     def __init__(self, cluster: str, scope: str, copied: bytes | None = None) -> None:
-        self._head = f"{_VERSION} {cluster} {scope} "
-        self._tail = "" if copied is None else " " + _copied(copied)
+        self._head = f"{_VERSION}/{cluster}/{scope}/"
+        self._tail = "" if copied is None else "/" + _copied(copied)
 
     def __call__(self, time: Timestamp, token: dict[str, Any] | None) -> str:
         """Return the text of the record behind `token`, or behind all of `time`."""
-        return f"{self._head}{time.time}.{time.inc} {_token(token)}{self._tail}"
+        return f"{self._head}{time.time}.{time.inc}/{_token(token)}{self._tail}"
 
 
 def scope_of(database: str, collection: str, pipeline: list[dict[str, Any]], options: dict[str, Any]) -> str:

@@ -64,12 +64,12 @@ class Watch:
         self._batch_size = batch_size
         self._await_ms = await_ms
         self._session: AsyncClientSession | None = None
-        self._cursor_id = 0
+        self.cursor_id = 0
 
     @property
     def is_open(self) -> bool:
         """Whether the server still has more to give: an invalidate event ends a stream."""
-        return self._cursor_id != 0
+        return self.cursor_id != 0
 
     async def open(self, position: Position | None) -> Batch:
         """Begin behind `position`, or now; returns the first batch, which is mostly empty.
@@ -89,7 +89,7 @@ class Watch:
     async def more(self) -> Batch:
         """Wait for the next batch. Raises as `open` does."""
         command = {
-            "getMore": self._cursor_id,
+            "getMore": self.cursor_id,
             "collection": self._collection,
             "batchSize": self._batch_size,
             "maxTimeMS": self._await_ms,
@@ -102,10 +102,10 @@ class Watch:
         if session is None:
             return
         with suppress(PyMongoError):
-            if self._cursor_id:
-                command = {"killCursors": self._collection, "cursors": [self._cursor_id]}
+            if self.cursor_id:
+                command = {"killCursors": self._collection, "cursors": [self.cursor_id]}
                 await self._database.command(command, session=session)
-        self._cursor_id = 0
+        self.cursor_id = 0
         await session.end_session()
 
     async def _run(self, batch: str, command: dict[str, Any], start: Position | None) -> Batch:
@@ -114,7 +114,7 @@ class Watch:
         except PyMongoError as error:
             raise translate(error) from error
         cursor = reply["cursor"]
-        self._cursor_id = int(cursor["id"])
+        self.cursor_id = int(cursor["id"])
         token = cursor.get("postBatchResumeToken")
         position = Position.behind(dict(token)) if token is not None else start or Position(reply["operationTime"])
         return Batch(cursor[batch], position, len(cursor.raw))

@@ -59,7 +59,7 @@ def test_an_insert(tweets: Converter) -> None:
     event = tweets.change(raw(change("insert", fullDocument=TWEET, documentKey={"_id": TWEET["_id"]})), 5, stamp)
     assert (event.id, event.key, event.priority) == ("9007199254740993", "77", 4)
     assert (event.producer, event.sequence) == ("cdc.db.tweets", 5)
-    assert event.checkpoint == f"v1 cluster scope 1710334643.10 {TOKEN['_data']}"
+    assert event.checkpoint == f"v1/cluster/scope/1710334643.10/{TOKEN['_data']}"
     assert msg(event) == {
         "op": "insert",
         "collection": "tweets",

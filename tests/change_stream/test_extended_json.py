@@ -11,7 +11,7 @@ import pytest
 from bson import json_util
 from bson.binary import Binary
 from bson.code import Code
-from bson.codec_options import CodecOptions, DatetimeConversion
+from bson.codec_options import DatetimeConversion
 from bson.datetime_ms import DatetimeMS
 from bson.dbref import DBRef
 from bson.decimal128 import Decimal128
