@@ -30,13 +30,12 @@ async def serve(settings: BrokerSettings, stop: anyio.Event) -> None:
             raise port_taken(error, settings.host, settings.port, "--port") from error
         server = Server(settings.data_dir, settings.durability, settings.line_bytes_max)
         await stack.enter_async_context(server.open(topics))
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(listener.serve, server.handle)
+        async with anyio.create_task_group() as connections, anyio.create_task_group() as accepting:
+            accepting.start_soon(listener.serve, server.handle, connections)
             ready("broker", f"{settings.host}:{listener.extra(SocketAttribute.local_port)}")
             await stop.wait()
-            await listener.aclose()
+            accepting.cancel_scope.cancel()
             await server.drain()
-            tasks.cancel_scope.cancel()
 
 
 if __name__ == "__main__":

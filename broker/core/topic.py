@@ -92,7 +92,7 @@ class Topic:
 
     def read_lines(self, offsets: list[int]) -> list[tuple[int, bytes]]:
         """Read single events from memory or the log; damaged ones are missing in the result."""
-        lines = self.recent.lines(offsets)
+        lines = self.recent.lines(offsets) if offsets else []
         if lines is not None:
             return list(zip(offsets, lines, strict=True))
         found: list[tuple[int, bytes]] = []

@@ -1,6 +1,7 @@
 """The broker as a process: what clients rely on across connections, restarts and kills."""
 
 import socket
+from typing import Self
 
 import pytest
 
@@ -10,28 +11,65 @@ from tests.processes import BrokerProcess
 pytestmark = pytest.mark.anyio
 
 
-def talk(port: int, text: str, count: int) -> list[str]:
-    """Send lines as a person would and return the first `count` lines that come back behind the greeting."""
-    with socket.create_connection(("127.0.0.1", port), 10) as connection:
-        connection.sendall(text.encode())
-        with connection.makefile("rb") as lines:
-            lines.readline()
-            return [lines.readline().decode().rstrip("\n") for _ in range(count)]
+class Telnet:
+    """A person with telnet: types a line, reads what comes."""
+
+    def __init__(self, port: int) -> None:
+        self._connection = socket.create_connection(("127.0.0.1", port), 10)
+        self._lines = self._connection.makefile("rb")
+        assert self.read().startswith("+OK tweetwire broker")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lines.close()
+        self._connection.close()
+
+    def type(self, *lines: str) -> str:
+        """Send lines at once and return the first line that comes."""
+        self._connection.sendall("".join(f"{line}\r\n" for line in lines).encode())
+        return self.read()
+
+    def read(self) -> str:
+        """Return the next line."""
+        return self._lines.readline().decode().rstrip("\n")
 
 
 def test_a_person_can_publish_subscribe_and_ack_by_hand(broker: BrokerProcess) -> None:
-    replies = talk(
-        broker.port,
-        'pub tweets {"id":"1","msg":"low"}\r\npub tweets {"id":"2","priority":3,"msg":"high"}\r\n'
-        "sub tweets as=me from=earliest\r\nack tweets 2\r\nack tweets 1\r\nping\r\n",
-        7,
-    )
-    assert replies[0] == "+OK pub tweets 0-1 synced"
-    assert replies[1] == "+OK sub tweets as=me from=0 pending=2 prefetch=1"
-    assert '"id":"2","priority":3,"msg":"high"}' in replies[2]
-    assert replies[3] == "+OK ack tweets 1"
-    assert '"id":"1","priority":0,"msg":"low"}' in replies[4]
-    assert replies[5:] == ["+OK ack tweets 1", "+PONG"]
+    with Telnet(broker.port) as telnet:
+        low, high = 'pub tweets {"id":"1","msg":"low"}', 'pub tweets {"id":"2","priority":3,"msg":"high"}'
+        assert telnet.type(low, high) == "+OK pub tweets 0-1 synced"
+        assert telnet.type("sub tweets as=me from=earliest") == "+OK sub tweets as=me from=0 pending=2 prefetch=1"
+        assert '"id":"2","priority":3,"msg":"high"}' in telnet.read()
+        assert telnet.type("ack tweets 2") == "+OK ack tweets 1"
+        assert '"id":"1","priority":0,"msg":"low"}' in telnet.read()
+        assert telnet.type("ACK tweets @0") == "+OK ack tweets 1"
+        assert telnet.type("quit") == "+OK bye"
+        assert telnet.read() == ""
+
+
+def test_replies_keep_the_order_of_the_commands_also_behind_the_disk(broker: BrokerProcess) -> None:
+    with Telnet(broker.port) as telnet:
+        first = telnet.type(
+            'pub a {"id":"1","msg":1}', "ping", 'pub b {"id":"1","msg":1}', "nonsense", "ack a 1", "ping"
+        )
+        rest = [telnet.read() for _ in range(5)]
+        assert [line.split(" ")[:3] for line in [first, *rest]] == [
+            ["+OK", "pub", "a"],
+            ["+PONG"],
+            ["+OK", "pub", "b"],
+            ["-ERR", "unknown_command", "nonsense;"],
+            ["-ERR", "not_subscribed", "this"],
+            ["+PONG"],
+        ]
+
+
+def test_an_ack_of_what_is_not_there_yet_is_refused_and_the_connection_lives_on(broker: BrokerProcess) -> None:
+    with Telnet(broker.port) as telnet:
+        telnet.type("sub tweets as=me create")
+        assert telnet.type("ack tweets 1").startswith("-ERR stale")
+        assert telnet.type("ping") == "+PONG"
 
 
 async def test_what_was_confirmed_is_there_after_a_kill(broker: BrokerProcess) -> None:
