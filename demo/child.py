@@ -139,7 +139,7 @@ class Child:
 
     async def _watch_ready(self, log_start: int) -> None:
         pattern = re.compile(self.program.ready.encode())
-        while (match := self._search(pattern, log_start)) is None:  # noqa: ASYNC110 — a file has no event
+        while (match := self._search(pattern, log_start)) is None:
             await anyio.sleep(_POLL_S)
         if match.groups():
             self.address = match[1].decode()

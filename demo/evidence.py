@@ -23,23 +23,26 @@ class Change(Struct, frozen=True):
 
 
 class Window(Struct, frozen=True):
-    """A final statistic: the window's start and end in ms since 1970 and the tweets it counts."""
+    """A final statistic: the window's start in ms since 1970, the tweets it counts, and how many came late.
+
+    A late one came when its own window was final, after an outage; it is counted as late in the window then open.
+    """
 
     start: int
-    end: int
     tweets: int
+    late: int = 0
 
 
 class Account(Struct, frozen=True, kw_only=True):
     """How a topic stands with the demo's subscriber.
 
-    `owed` events were to be acked in this run; the subscriber's reports say `settled`, `lost` and `doubled`; the broker
+    `owed` events were to be acked in this run; the subscriber's reports say `acked`, `lost` and `doubled`; the broker
     says `unsettled`. `is_whole` tells whether one process saw the whole run: one that was killed takes its last second
     of reports with it, and then only the broker's word is whole.
     """
 
     owed: int
-    settled: int
+    acked: int
     lost: int
     doubled: int
     unsettled: int

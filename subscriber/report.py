@@ -15,7 +15,10 @@ from broker.program import logger
 from subscriber.latency import LatencyHistogram
 from subscriber.ledger import Ledger, Verdict
 
-__all__ = ["Latency", "Report", "TopicReport", "reporter"]
+__all__ = ["Latency", "Report", "TopicReport", "report_table", "reporter"]
+
+_WIDTH = 120
+"""Columns of the table where there is no terminal to ask."""
 
 
 class Latency(Struct, frozen=True):
@@ -39,6 +42,7 @@ class TopicReport(Struct, frozen=True, kw_only=True):
     topic: str
     subscription: str
     received: int
+    acked: int
     settled: int
     redelivered: int
     doubled: int
@@ -53,6 +57,7 @@ class TopicReport(Struct, frozen=True, kw_only=True):
             topic=ledger.topic,
             subscription=ledger.subscription,
             received=len(ledger.received),
+            acked=len(ledger.acked),
             settled=len(ledger.settled),
             redelivered=ledger.redelivered,
             doubled=ledger.doubled + (verdict.surplus if verdict else 0),
@@ -100,6 +105,8 @@ Show = Callable[[Report], None]
 def reporter(form: Literal["text", "json"], console: Console | None = None) -> Iterator[Show]:
     """Give the function that shows reports: JSON lines on stdout, a live table on a terminal, log lines elsewhere."""
     console = console or Console()
+    if not console.is_terminal:
+        console.width = _WIDTH
     if form == "json":
         yield _show_json
     elif console.is_terminal:
@@ -114,10 +121,13 @@ def report_table(report: Report) -> Table:
     table = Table(title=_headline(report), title_justify="left", expand=False)
     table.add_column("topic")
     table.add_column("subscription")
-    for name in ("received", "acked", "redelivered", "doubled", "lost", "pending"):
+    for name in ("received", "acked", "settled", "redelivered", "doubled", "lost", "pending"):
         table.add_column(name, justify="right")
     for topic in report.topics:
-        figures = (topic.received, topic.settled, topic.redelivered, topic.doubled, topic.lost, topic.pending)
+        figures = (
+            *(topic.received, topic.acked, topic.settled),
+            *(topic.redelivered, topic.doubled, topic.lost, topic.pending),
+        )
         table.add_row(topic.topic, topic.subscription, *("" if figure is None else f"{figure:,}" for figure in figures))
     return table
 

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 
 import anyio
 
-from broker import BrokerLost, BrokerUnreachable, Client, Refusal, StoredEvent
+from broker import Client, Refusal, StoredEvent
 from broker.client import Subscription
 from broker.errors import StartError
 from broker.program import ready
 from subscriber.balance import balance_of
+from subscriber.confirmation import Confirmation
 from subscriber.latency import LatencyHistogram
 from subscriber.ledger import Balance, Ledger
 from subscriber.report import Latency, Report, Show, TopicReport
@@ -26,17 +27,18 @@ from subscriber.settings import SubscriberSettings
 __all__ = ["Stress"]
 
 _SECOND_S = 1.0
-_ACK_WITHIN_S = 5.0
-"""How long a confirmation may take before the ack counts as uncertain and the broker's word is awaited."""
+_CONFIRM_WITHIN_S = 5.0
+"""How long the last confirmations may take once the end is called."""
 _BALANCE_WITHIN_S = 10.0
 
 
 @dataclass(eq=False)
 class Reader:
-    """A connection's subscription to one topic, and the account it writes into."""
+    """A connection's subscription to one topic, the account it writes into, and who learns what was confirmed."""
 
     subscription: Subscription
     ledger: Ledger
+    confirmation: Confirmation
 
 
 class Stress:
@@ -70,9 +72,10 @@ class Stress:
         return report
 
     async def _subscribe(self, client: Client) -> list[Reader]:
-        return [await self._subscribe_to(topic, client) for topic in self.settings.topic]
+        confirmation = Confirmation(client)
+        return [await self._subscribe_to(topic, client, confirmation) for topic in self.settings.topic]
 
-    async def _subscribe_to(self, topic: str, client: Client) -> Reader:
+    async def _subscribe_to(self, topic: str, client: Client, confirmation: Confirmation) -> Reader:
         settings = self.settings
         try:
             subscription = await client.subscribe(
@@ -80,7 +83,7 @@ class Stress:
             )
         except Refusal as refusal:
             raise StartError(f"the broker refuses the subscription to {topic}: {refusal}") from refusal
-        return Reader(subscription, self._ledger_of(topic, subscription.name))
+        return Reader(subscription, self._ledger_of(topic, subscription.name or ""), confirmation)
 
     def _ledger_of(self, topic: str, name: str) -> Ledger:
         for ledger in self.ledgers:
@@ -93,28 +96,33 @@ class Stress:
         try:
             with anyio.fail_after(_BALANCE_WITHIN_S):
                 stats = await client.stats()
-        except (TimeoutError, BrokerLost, BrokerUnreachable) as error:
-            raise StartError(f"{self.settings.broker} does not answer, so nothing can be said about loss") from error
+        except TimeoutError as error:
+            sentence = f"the broker at {self.settings.broker} does not answer, so nothing can be said about loss"
+            raise StartError(sentence) from error
         # A subscription without a name has another one after its connection was lost and made again.
-        names = {reader.ledger: reader.subscription.name for reader in readers}
+        names = {reader.ledger: reader.subscription.name or "" for reader in readers}
         return {ledger: balance_of(stats, ledger.topic, name) for ledger, name in names.items()}
 
     async def _take_all(self, readers: Sequence[Reader], show: Show) -> None:
+        confirmations = {reader.confirmation for reader in readers}
         async with anyio.create_task_group() as tasks:
             for reader in readers:
                 tasks.start_soon(self._take, reader)
+            for confirmation in confirmations:
+                tasks.start_soon(confirmation.run)
             tasks.start_soon(self._report_seconds, show)
             with anyio.move_on_after(self.settings.seconds):
                 await self._end.wait()
             self._end.set()
             tasks.cancel_scope.cancel()
+        with anyio.move_on_after(_CONFIRM_WITHIN_S):
+            for confirmation in confirmations:
+                await confirmation.confirm()
 
     async def _take(self, reader: Reader) -> None:
         async for batch in reader.subscription:
             self._note_arrival(reader.ledger, batch)
-            # What is in hand when the end is called is acked all the same: half an ack would leave it uncertain.
-            with anyio.CancelScope(shield=True):
-                await self._settle(reader, batch)
+            await self._settle(reader, batch)
             if self._end.is_set():
                 return
 
@@ -136,19 +144,10 @@ class Stress:
 
     async def _ack(self, reader: Reader, events: Sequence[StoredEvent]) -> None:
         reader.ledger.ack(events)
-        try:
-            with anyio.move_on_after(_ACK_WITHIN_S) as patience:
-                await reader.subscription.ack(events)
-        except (BrokerLost, Refusal):
-            # Lost with its connection, or too late for it: the broker gives the events again.
-            return
-        if not patience.cancelled_caught:
-            reader.ledger.settle(events)
-            self._note_count()
-
-    def _note_count(self) -> None:
+        reader.confirmation.note(reader.subscription, reader.ledger, events)
+        await reader.subscription.ack(events)
         count = self.settings.count
-        if count is not None and sum(len(ledger.settled) for ledger in self.ledgers) >= count:
+        if count is not None and sum(len(ledger.acked) for ledger in self.ledgers) >= count:
             self._end.set()
 
     async def _is_ended_within(self, seconds: float) -> bool:
@@ -165,7 +164,7 @@ class Stress:
             show(
                 Report(
                     report="second",
-                    seconds=round(time.monotonic() - self._began_at, 1),
+                    seconds=round(time.monotonic() - self._began_at, 3),
                     events=self.latency.count,
                     per_second=round(histogram.count / seconds, 1),
                     latency_ms=Latency.of(histogram),

@@ -36,7 +36,7 @@ def program(name: str, code: str, *arguments: str, **options: object) -> Program
 
 async def until(condition: Callable[[], bool], within_s: float = 10.0) -> None:
     with anyio.fail_after(within_s):
-        while not condition():  # noqa: ASYNC110 — another process has no event
+        while not condition():
             await anyio.sleep(0.01)
 
 

@@ -1,0 +1,51 @@
+"""How the demo ends, and why in this order.
+
+1. The ingester and its simulator: nothing new comes in, and what came is written to MongoDB. From here on what MongoDB
+   holds is what every other part must have.
+2. Nobody, for as long as it takes (at most `settle_within`): the change stream publishes, the subscriber acks, Spark
+   closes its windows, until the check is right.
+3. The subscriber, which reports; Spark; the change stream: they need the broker, and nothing they do is wanted any more.
+   Only what happens up to here can be judged, so the check is made now, while broker and MongoDB can still be asked.
+4. The broker and MongoDB, which the supervisor ends as the last.
+"""
+
+import time
+
+import anyio
+
+from demo.check import Row, check, is_right
+from demo.observer import Observer
+from demo.supervisor import Supervisor
+from demo.view import View
+
+__all__ = ["end_in_order"]
+
+_PAUSE_S = 0.5
+
+
+async def end_in_order(
+    supervisor: Supervisor, observer: Observer, view: View, *, mongo_url: str, settle_within_s: float
+) -> list[Row]:
+    """End everything but broker and MongoDB; returns the closing check."""
+    view.say("ending: the ingester writes what it has")
+    await supervisor.stop("sse_ingest", "simulator")
+    await observer.look_into_mongodb(mongo_url)
+    await _settle(observer, view, settle_within_s)
+    view.say("ending: the subscriber, Spark and the change stream stop")
+    await supervisor.stop("subscriber", "spark", "change_stream")
+    await observer.look()
+    await observer.look_into_mongodb(mongo_url)
+    return check(observer.evidence())
+
+
+async def _settle(observer: Observer, view: View, within_s: float) -> None:
+    deadline = time.monotonic() + within_s
+    while time.monotonic() < deadline:
+        await observer.look()
+        open_rows = [row for row in check(observer.evidence()) if not row.is_right]
+        if is_right(open_rows):
+            return
+        row = open_rows[0]
+        view.say(f"ending: waiting for {row.what}: {row.found:,} of {row.wanted:,}")
+        view.show(observer)
+        await anyio.sleep(_PAUSE_S)

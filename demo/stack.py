@@ -1,0 +1,188 @@
+"""The programs of the stack as data: what each is called, how it is started, and what it needs before."""
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from msgspec import Struct
+from pymongo.errors import PyMongoError
+
+from broker.errors import StartError
+from demo.mongod import Member, ReplicaSet
+from demo.ports import Port, claim
+from demo.programs import Program
+from demo.settings import DemoSettings
+
+__all__ = ["SUBSCRIPTION", "TOPICS", "Addresses", "programs_of", "replica_set_of", "resolve"]
+
+TOPICS = ("tweets", "users", "tweets_stats", "users_stats", "logger_stats")
+SUBSCRIPTION = "demo"
+"""The durable subscription of the demo's subscriber; it outlives a run, so the next one goes on behind it."""
+
+_HOST = "127.0.0.1"
+_MONGOD_IS_UP = r'"Waiting for connections"'
+_PRIMARY_WITHIN_S = 30.0
+_PAUSE_S = 0.05
+
+
+class Addresses(Struct, frozen=True, kw_only=True):
+    """Where everything listens; the ports are all different and were free."""
+
+    mongo_url: str
+    broker: int
+    broker_metrics: int
+    ingest: int
+    ingest_metrics: int
+    simulator: int
+    change_stream_metrics: int
+    subscriber_metrics: int
+    spark: int
+
+    @property
+    def broker_address(self) -> str:
+        return f"{_HOST}:{self.broker}"
+
+
+def resolve(settings: DemoSettings, mongo_url: str) -> Addresses:
+    """Claim the ports of all programs that will run. Raises StartError naming those that are taken."""
+    wanted = {
+        "broker": Port(settings.broker_port, "the broker", "--broker-port"),
+        "broker_metrics": Port(settings.broker_metrics_port, "the broker's metrics", "--broker-metrics-port"),
+        "ingest": Port(settings.ingest_port, "the ingester", "--ingest-port"),
+        "ingest_metrics": Port(settings.ingest_metrics_port, "the ingester's metrics", "--ingest-metrics-port"),
+        "simulator": Port(settings.simulator_port, "the tweet simulator", "--simulator-port"),
+        "change_stream_metrics": Port(
+            settings.change_stream_metrics_port, "the change stream's metrics", "--change-stream-metrics-port"
+        ),
+        "subscriber_metrics": Port(
+            settings.subscriber_metrics_port, "the subscriber's metrics", "--subscriber-metrics-port"
+        ),
+        "spark": Port(settings.spark_port, "Spark's own page", "--spark-port"),
+    }
+    if settings.source:
+        wanted["simulator"] = Port(0, "the tweet simulator", "--simulator-port")
+    if not settings.spark:
+        wanted["spark"] = Port(0, "Spark's own page", "--spark-port")
+    if settings.free_ports:
+        wanted = {name: Port(0, port.user, port.flag) for name, port in wanted.items()}
+    return Addresses(mongo_url=mongo_url, **dict(zip(wanted, claim(list(wanted.values())), strict=True)))
+
+
+def replica_set_of(settings: DemoSettings) -> ReplicaSet:
+    """Lay out the embedded MongoDB in the data directory; nothing starts yet. Raises StartError if its port is taken."""
+    if settings.mongo_port:
+        claim([Port(settings.mongo_port, "MongoDB", "--mongo-port")])
+    return ReplicaSet(settings.data_dir / "mongodb", ports=[settings.mongo_port])
+
+
+def programs_of(
+    settings: DemoSettings, at: Addresses, replica_set: ReplicaSet | None, *, on_broker: Callable[[], None]
+) -> list[Program]:
+    """List what runs, in the order of who needs whom; without a `replica_set` MongoDB is somebody else's.
+
+    `on_broker` is called in a thread whenever the broker has started, before anything that needs it does.
+    """
+    mongo = [] if replica_set is None else [_mongodb(replica_set)]
+    simulator = [] if settings.source else [_simulator(settings, at)]
+    spark = [_spark(settings, at)] if settings.spark else []
+    return [
+        *mongo,
+        _broker(settings, at, on_broker),
+        *spark,
+        _change_stream(settings, at),
+        _subscriber(at),
+        *simulator,
+        _ingest(settings, at),
+    ]
+
+
+def _mongodb(replica_set: ReplicaSet) -> Program:
+    member = replica_set.members[0]
+    return Program(
+        name="mongodb",
+        argv=tuple(member.argv),
+        log=member.log_path,
+        ready=_MONGOD_IS_UP,
+        prepare=lambda: _make_primary(replica_set, member),
+    )
+
+
+def _broker(settings: DemoSettings, at: Addresses, on_broker: Callable[[], None]) -> Program:
+    topics = [argument for topic in TOPICS for argument in ("--topic", topic)]
+    return _ours(
+        "broker",
+        *("broker", "--port", at.broker, "--data-dir", settings.data_dir / "broker"),
+        *("--metrics-port", at.broker_metrics, *topics),
+        prepare=on_broker,
+    )
+
+
+def _simulator(settings: DemoSettings, at: Addresses) -> Program:
+    # Tweets are known by their ids, and a seed gives the same ids again: each run has its own.
+    seed = time.time_ns() % (1 << 31)
+    arguments = ("sse_ingest.simulator", "--port", at.simulator, "--rate", settings.rate, "--seed", seed)
+    return _ours("simulator", *arguments)
+
+
+def _ingest(settings: DemoSettings, at: Addresses) -> Program:
+    source = settings.source or f"http://{_HOST}:{at.simulator}/tweets/1"
+    return _ours(
+        "sse_ingest",
+        *("sse_ingest", "--source", source, "--mongo-url", at.mongo_url, "--database", settings.database),
+        *("--broker", at.broker_address, "--port", at.ingest, "--metrics-port", at.ingest_metrics),
+        *("--autostart", "--until-end"),
+        # A first start begins with what changes from then on, so the change stream has to be there before the tweets.
+        needs=("mongodb", "broker", "simulator", "change_stream"),
+        may_end=True,
+    )
+
+
+def _change_stream(settings: DemoSettings, at: Addresses) -> Program:
+    return _ours(
+        "change_stream",
+        *("change_stream", "--mongo-url", at.mongo_url, "--database", settings.database),
+        *("--map", "tweets=tweets", "--map", "users=users"),
+        *("--broker", at.broker_address, "--metrics-port", at.change_stream_metrics),
+        needs=("mongodb", "broker"),
+    )
+
+
+def _subscriber(at: Addresses) -> Program:
+    return _ours(
+        "subscriber",
+        *("subscriber", "--broker", at.broker_address, "--topic", "tweets", "--topic", "users"),
+        *("--as", SUBSCRIPTION, "--from", "earliest", "--report", "json", "--metrics-port", at.subscriber_metrics),
+        needs=("broker",),
+    )
+
+
+def _spark(settings: DemoSettings, at: Addresses) -> Program:
+    return _ours(
+        "spark",
+        *("spark", "all", "--broker", at.broker_address, "--from", "earliest", "--master", "local[2]"),
+        *("--checkpoint", settings.data_dir / "spark", "--window", f"{settings.window:g}s"),
+        needs=("broker",),
+        stop_within_s=40.0,
+    )
+
+
+def _ours(name: str, *arguments: object, **options: Any) -> Program:
+    return Program(name=name, argv=(sys.executable, "-m", *map(str, arguments)), **options)
+
+
+def _make_primary(replica_set: ReplicaSet, member: Member) -> None:
+    """Form the set and wait until its member takes writes."""
+    deadline = time.monotonic() + _PRIMARY_WITHIN_S
+    replica_set.configure()
+    while not _is_primary(member):
+        if time.monotonic() > deadline:
+            raise StartError(f"MongoDB has no primary after {_PRIMARY_WITHIN_S:g} s; its log: {member.log_path}")
+        time.sleep(_PAUSE_S)
+
+
+def _is_primary(member: Member) -> bool:
+    try:
+        return bool(member.command("hello").get("isWritablePrimary"))
+    except PyMongoError:
+        return False
