@@ -1,0 +1,109 @@
+"""B1 and B2: the broker at the wire, loaded through plain sockets so that no client of ours is in the way."""
+
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+
+from bench.broker_process import broker_process
+from bench.settings import BenchSettings
+
+__all__ = ["publish_confirmed", "publish_deliver_ack"]
+
+WINDOW = 20_000
+CHUNK = 1000
+PREFETCH = 1000
+_OFFSET_AT = len(b'{"topic":"bench","offset":')
+
+
+def publish_confirmed(settings: BenchSettings) -> float:
+    """B1: events a second published on one pipelined connection, each confirmed after fdatasync."""
+    with broker_process() as (port, _), closing(_connect(port)) as connection:
+        chunks = list(_publish_chunks(settings))
+        began = time.perf_counter()
+        _publish_all(connection, chunks, settings.events)
+        return settings.events / (time.perf_counter() - began)
+
+
+def publish_deliver_ack(settings: BenchSettings) -> float:
+    """B2: events a second from publish through delivery to the last ack's reply, one publisher, one subscriber."""
+    with (
+        broker_process("--topic", "bench") as (port, _),
+        closing(_connect(port)) as out,
+        closing(_connect(port)) as into,
+    ):
+        chunks = list(_publish_chunks(settings))
+        into.sendall(b"sub bench as=reader prefetch=%d\n" % PREFETCH)
+        publisher = threading.Thread(target=_publish_all, args=(out, chunks, settings.events))
+        began = time.perf_counter()
+        publisher.start()
+        _ack_all(into, settings.events)
+        took = time.perf_counter() - began
+        publisher.join()
+        return settings.events / took
+
+
+def _connect(port: int) -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", port), 30)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connection.recv(4096)
+    return connection
+
+
+def _publish_chunks(settings: BenchSettings) -> Iterator[bytes]:
+    # What the broker puts in front of an event is about 60 bytes.
+    text = b"x" * max(1, settings.size - 110)
+    for first in range(0, settings.events, CHUNK):
+        last = min(first + CHUNK, settings.events)
+        yield b"".join(
+            b'pub bench {"id":"event-%d","priority":%d,"msg":"%b"}\n' % (n, n % 7, text) for n in range(first, last)
+        )
+
+
+def _publish_all(connection: socket.socket, chunks: list[bytes], events: int) -> None:
+    """Send all, with at most `WINDOW` events unconfirmed."""
+    confirmed = 0
+    take_confirmed = _confirmation_counter(connection)
+    for number, chunk in enumerate(chunks):
+        while number * CHUNK - confirmed >= WINDOW:
+            confirmed += take_confirmed()
+        connection.sendall(chunk)
+    while confirmed < events:
+        confirmed += take_confirmed()
+
+
+def _confirmation_counter(connection: socket.socket) -> Callable[[], int]:
+    rest = b""
+
+    def take() -> int:
+        nonlocal rest
+        *lines, rest = (rest + connection.recv(1 << 18)).split(b"\n")
+        return sum(map(_count, lines))
+
+    return take
+
+
+def _count(line: bytes) -> int:
+    if not line.startswith(b"+OK pub"):
+        raise RuntimeError(f"the broker answered {line!r}")
+    first, _, last = line.split(b" ")[3].partition(b"-")
+    return int(last or first) - int(first) + 1
+
+
+def _ack_all(connection: socket.socket, events: int) -> None:
+    """Ack each event that arrives, those of one read in one line, until all acks are answered."""
+    rest = b""
+    acked = 0
+    while acked < events:
+        *lines, rest = (rest + connection.recv(1 << 18)).split(b"\n")
+        offsets = []
+        for line in lines:
+            if line.startswith(b"{"):
+                offsets.append(line[_OFFSET_AT : line.index(b",", _OFFSET_AT)])
+            elif line.startswith(b"+OK ack"):
+                acked += int(line.rsplit(b" ", 1)[1])
+            elif line.startswith(b"-"):
+                raise RuntimeError(f"the broker answered {line!r}")
+        if offsets:
+            connection.sendall(b"ack bench @%b\n" % b" @".join(offsets))
