@@ -1,0 +1,34 @@
+"""The settings of the simulator."""
+
+from pathlib import Path
+
+from pydantic import Field, model_validator
+
+from broker.program import ProgramSettings, settings_config
+
+__all__ = ["SimulatorSettings"]
+
+
+class SimulatorSettings(ProgramSettings):
+    """Serves Twitter v1.1 objects as the rtp-server does: /tweets/1 and /tweets/2 (SSE), /emotion_values, /.
+
+    Each connection starts from the first tweet again, as with the server, unless --live.
+    """
+
+    model_config = settings_config("python -m sse_ingest.simulator")
+
+    host: str = Field("127.0.0.1", description="address to listen on")
+    port: int = Field(4000, ge=0, le=65535, description="HTTP port, 0 for any free one")
+    rate: float = Field(0.0, ge=0, description="tweets a second on each route; 0: the server's bursts of 100")
+    count: int = Field(0, ge=0, description="tweets of each route, after which it ends for good (204); 0: no end")
+    replay: Path | None = Field(None, description="serve the tweets of this file (JSON Lines) instead of invented ones")
+    loop: bool = Field(False, description="begin the replayed file anew when it ends")
+    seed: int | None = Field(None, description="the same seed gives the same tweets; none: new ones each start")
+    panic_every: int = Field(200, ge=0, description="a panic message after so many tweets; 0: none")
+    live: bool = Field(False, description="a connection goes on where its route is, instead of from the first tweet")
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> "SimulatorSettings":
+        if self.loop and self.replay is None:
+            raise ValueError("--loop is for --replay; invented tweets have no end unless --count")
+        return self
