@@ -1,6 +1,5 @@
 """The position of one producer on one topic, kept by the broker with the events themselves."""
 
-import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
@@ -54,4 +53,4 @@ async def until_done(command: Callable[[], Awaitable[T]]) -> T:
             if isinstance(error, Refusal) and not error.is_retryable:
                 raise
             logger().warning("the broker did not answer, trying again", reason=str(error))
-            await anyio.sleep(backoff.pause_s(time.monotonic()))
+            await anyio.sleep(backoff.pause_s())

@@ -70,7 +70,7 @@ async def _connect(mongo: AsyncMongoClient[dict[str, Any]], timeout_s: float) ->
                 raise StartError(
                     f"no MongoDB answers at --mongo-url ({failure}); start one, or run: make demo"
                 ) from error
-        await anyio.sleep(backoff.pause_s(time.monotonic()))
+        await anyio.sleep(backoff.pause_s())
 
 
 async def _cluster_id(mongo: AsyncMongoClient[dict[str, Any]]) -> str:

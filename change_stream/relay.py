@@ -10,7 +10,6 @@ What holds at every moment, and makes each change appear once in the topic:
 - A checkpoint without an event moves only when everything before it is confirmed.
 """
 
-import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -96,10 +95,13 @@ class Relay:
         first = await self._open()
         task_status.started()
         while not self._is_stopping:
+            confirmed = self.confirmed
             failure = await self._session(first)
+            if self.confirmed > confirmed:
+                backoff.reset()
             if failure is not None:
                 logger().warning("the publisher begins anew", topic=self.topic, reason=str(failure))
-                await anyio.sleep(backoff.pause_s(time.monotonic()))
+                await anyio.sleep(backoff.pause_s())
                 first = await self._open()
 
     async def _open(self) -> Batch:
@@ -110,7 +112,7 @@ class Relay:
                 return await self._resume()
             except WatchInterrupted as interruption:
                 self._interrupted(interruption)
-                await anyio.sleep(backoff.pause_s(time.monotonic()))
+                await anyio.sleep(backoff.pause_s())
             except HistoryLost as lost:
                 raise StartError(
                     f"MongoDB's history no longer reaches back to where topic {self.topic} was left ({lost})"

@@ -9,7 +9,6 @@ A batch ends where `postBatchResumeToken` says, also one without changes: this i
 on.
 """
 
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Any
@@ -133,10 +132,15 @@ async def follow(
         yield batch
         while True:
             try:
-                batch = await watch.more() if watch.is_open else await watch.open(batch.position)
+                if not watch.is_open:
+                    batch = await watch.open(batch.position)
+                    break
+                batch = await watch.more()
             except WatchInterrupted as interruption:
                 on_interrupt(interruption)
                 await watch.close()
-                await anyio.sleep(backoff.pause_s(time.monotonic()))
+                await anyio.sleep(backoff.pause_s())
             else:
+                # Not when it opens: a stream that opens and breaks at once must slow down too.
+                backoff.reset()
                 break

@@ -126,7 +126,7 @@ async def test_a_killed_cursor_is_opened_anew_without_loss_or_double(database: D
     seen: list[Any] = []
     await database.tweets.insert_many([{"_id": n} for n in range(100)])
     with anyio.fail_after(20):
-        async for batch in follow(stream, first, interruptions.append, Backoff(0.001)):
+        async for batch in follow(stream, first, interruptions.append, Backoff(first_s=0.001)):
             seen += ids(batch)
             if len(seen) >= 100:
                 break
