@@ -119,10 +119,9 @@ def _broker(settings: DemoSettings, at: Addresses, on_broker: Callable[[], None]
 
 
 def _simulator(settings: DemoSettings, at: Addresses) -> Program:
-    # Tweets are known by their ids, and a seed gives the same ids again: each run has its own.
-    seed = time.time_ns() % (1 << 31)
-    arguments = ("sse_ingest.simulator", "--port", at.simulator, "--rate", settings.rate, "--seed", seed)
-    return _ours("simulator", *arguments)
+    # Without a seed each start gives new tweets, and a reader that comes back goes on where the stream is: the same ids
+    # again would change nothing in MongoDB.
+    return _ours("simulator", "sse_ingest.simulator", "--port", at.simulator, "--rate", settings.rate, "--live")
 
 
 def _ingest(settings: DemoSettings, at: Addresses) -> Program:
@@ -131,7 +130,8 @@ def _ingest(settings: DemoSettings, at: Addresses) -> Program:
         "sse_ingest",
         *("sse_ingest", "--source", source, "--mongo-url", at.mongo_url, "--database", settings.database),
         *("--broker", at.broker_address, "--port", at.ingest, "--metrics-port", at.ingest_metrics),
-        *("--autostart", "--until-end"),
+        *("--replay-rate", settings.rate, "--hashtags-file", settings.data_dir / "hashtag_stats.json"),
+        "--until-end" if settings.source else "--autostart",
         # A first start begins with what changes from then on, so the change stream has to be there before the tweets.
         needs=("mongodb", "broker", "simulator", "change_stream"),
         may_end=True,
@@ -162,6 +162,7 @@ def _spark(settings: DemoSettings, at: Addresses) -> Program:
         "spark",
         *("spark", "all", "--broker", at.broker_address, "--from", "earliest", "--master", "local[2]"),
         *("--checkpoint", settings.data_dir / "spark", "--window", f"{settings.window:g}s"),
+        *("--ui-port", at.spark),
         needs=("broker",),
         stop_within_s=40.0,
     )

@@ -2,7 +2,7 @@
 
 from itertools import pairwise
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from subscriber.offsets import OffsetSet
@@ -30,6 +30,7 @@ def test_it_holds_what_a_set_holds(offsets: list[int]) -> None:
     assert all((offset in offset_set) is (offset in model) for offset in [*offsets, 0, 7, 65_536])
 
 
+@settings(deadline=None)
 @given(st.sets(OFFSETS | st.integers(min_value=0, max_value=300)), OFFSETS, OFFSETS)
 def test_what_is_missing_and_what_is_in_make_up_the_whole(offsets: set[int], start: int, stop: int) -> None:
     offset_set = filled(offsets)
