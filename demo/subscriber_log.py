@@ -1,5 +1,6 @@
 """Follows the subscriber's reports in its log, over all its processes of this run."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,9 @@ class SubscriberLog:
         *lines, self._rest = (self._rest + gained).split(b"\n")
         for line in lines:
             if line.startswith(_REPORT_BEGINS):
-                self._take(msgspec.json.decode(line, type=SubscriberReport))
+                # A process that is killed may leave half a line, which the next one's first line then ends.
+                with suppress(msgspec.DecodeError):
+                    self._take(msgspec.json.decode(line, type=SubscriberReport))
 
     def total(self, topic: str, figure: str) -> int:
         """Add up a figure of `topic` over all processes."""

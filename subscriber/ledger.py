@@ -20,7 +20,7 @@ broker's own balance, which it gives in one reply and therefore of one moment::
     lost     = owed - received - pending
 
 Acks without confirmation leave `pending` between two bounds, and a fault is claimed only where both bounds show it.
-Where nothing is pending, the offsets lost are the missing ones themselves and are named. A balance below nothing is a
+Where nothing is pending, and as many offsets are missing as are lost, these are named. A balance below nothing is a
 *surplus*: more arrived than was owed, so something settled in an earlier run came again, which counts as doubled.
 """
 
@@ -91,18 +91,22 @@ class Ledger:
     def judge(self, opening: Balance, closing: Balance) -> Verdict:
         """Balance the account against what the broker said when the run began and when it ended."""
         not_received = opening.unsettled + closing.next - opening.next - len(self.received)
-        pending_least = closing.unsettled - (len(self.received) - len(self.settled))
-        pending_most = closing.unsettled - (len(self.received) - len(self.acked))
+        pending_least = max(closing.unsettled - (len(self.received) - len(self.settled)), 0)
+        pending_most = max(closing.unsettled - (len(self.received) - len(self.acked)), 0)
         lost = max(not_received - pending_most, 0)
         return Verdict(
             lost=lost,
-            pending=max(pending_most, 0),
+            pending=pending_most,
             surplus=max(pending_least - not_received, 0),
-            missing=self._missing(opening, closing) if lost and not pending_most else [],
+            missing=self._missing(opening, closing, lost) if lost and not pending_most else [],
         )
 
-    def _missing(self, opening: Balance, closing: Balance) -> list[tuple[int, int]]:
-        first = opening.next if self.received.first is None else min(self.received.first, opening.next)
+    def _missing(self, opening: Balance, closing: Balance, lost: int) -> list[tuple[int, int]]:
+        first = opening.next - opening.unsettled
+        if self.received.first is not None:
+            first = min(first, self.received.first)
+        if self.received.count_missing(first, closing.next) != lost:
+            return []  # some were settled before the run, and nobody here knows which
         holes = self.received.missing(first, closing.next)
         return [(start, stop - 1) for start, stop in islice(holes, _RANGES_NAMED)]
 

@@ -1,0 +1,223 @@
+"""``python -m subscriber`` against a real broker: what it reports, and the status it ends with."""
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from random import Random
+from typing import Any
+
+import pytest
+
+from broker import Event, SyncClient
+from tests.processes import BrokerProcess
+
+WITHIN_S = 30.0
+
+
+def command(address: str, *flags: str) -> list[str]:
+    base = [sys.executable, "-m", "subscriber", "--broker", address, "--metrics-port", "0", "--report", "json"]
+    return [*base, *flags]
+
+
+def run(broker: BrokerProcess, *flags: str) -> tuple[int, dict[str, Any]]:
+    """Run a subscriber to its end; returns its status and its final report."""
+    done = subprocess.run(
+        command(broker.address, *flags), capture_output=True, text=True, timeout=WITHIN_S, check=False
+    )
+    assert done.stdout, done.stderr
+    return done.returncode, json.loads(done.stdout.splitlines()[-1])
+
+
+class Running:
+    """A subscriber that runs until it is ended; its reports are read as they come."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self.process = process
+
+    def report(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        return json.loads(self.process.stdout.readline())
+
+    def report_once(self, received: int) -> dict[str, Any]:
+        """Read reports until one has `received` events."""
+        deadline = time.monotonic() + WITHIN_S
+        while (report := self.report())["topics"][0]["acked"] < received:
+            assert time.monotonic() < deadline, report
+        return report
+
+    def end(self) -> tuple[int, dict[str, Any]]:
+        self.process.send_signal(signal.SIGTERM)
+        out, _ = self.process.communicate(timeout=WITHIN_S)
+        return self.process.returncode, json.loads(out.splitlines()[-1])
+
+
+@contextmanager
+def running(broker: BrokerProcess, *flags: str) -> Iterator[Running]:
+    """Start a subscriber; it is ready when the block begins."""
+    with subprocess.Popen(
+        command(broker.address, *flags), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stderr is not None
+        try:
+            for line in process.stderr:
+                if "ready on" in line:
+                    break
+            yield Running(process)
+        finally:
+            process.kill()
+
+
+def publish(broker: BrokerProcess, count: int, topic: str = "t", priorities: int = 7) -> None:
+    dice = Random(1)
+    with SyncClient(broker.address) as client:
+        client.publish_many(topic, [Event(id=str(n), msg=n, priority=dice.randrange(priorities)) for n in range(count)])
+
+
+def figures(report: dict[str, Any], *names: str) -> list[Sequence[Any]]:
+    return [tuple(topic[name] for name in names) for topic in report["topics"]]
+
+
+def test_it_acks_everything_and_reports_it(broker: BrokerProcess) -> None:
+    publish(broker, 5000)
+    publish(broker, 1000, topic="u")
+    status, report = run(broker, "--topic", "t", "--topic", "u", "--as", "s", "--from", "earliest", "--count", "6000")
+    assert status == 0
+    names = ("topic", "received", "acked", "settled", "redelivered", "doubled", "lost", "pending")
+    assert figures(report, *names) == [("t", 5000, 5000, 5000, 0, 0, 0, 0), ("u", 1000, 1000, 1000, 0, 0, 0, 0)]
+    assert report["events"] == 6000
+    assert report["latency_ms"]["p50"] <= report["latency_ms"]["p99"] <= report["latency_ms"]["max"]
+
+
+def test_a_second_run_goes_on_where_the_first_ended(broker: BrokerProcess) -> None:
+    publish(broker, 5000)
+    flags = ("--topic", "t", "--as", "s", "--from", "earliest", "--prefetch", "10")
+    status, first = run(broker, *flags, "--count", "1000")
+    assert status == 0
+    pending = first["topics"][0]["pending"]
+    assert pending > 0
+    status, second = run(broker, *flags, "--count", str(5000 - first["topics"][0]["acked"]))
+    assert status == 0
+    assert first["topics"][0]["acked"] + second["topics"][0]["acked"] == 5000
+    assert figures(second, "lost", "doubled", "pending") == [(0, 0, 0)]
+
+
+def test_several_connections_share_a_durable_subscription(broker: BrokerProcess) -> None:
+    publish(broker, 5000)
+    flags = ("--topic", "t", "--as", "s", "--from", "earliest", "--connections", "4", "--prefetch", "50")
+    status, report = run(broker, *flags, "--count", "5000")
+    assert status == 0
+    assert figures(report, "received", "lost", "doubled") == [(5000, 0, 0)]
+
+
+def test_without_a_name_each_connection_has_all_events_from_then_on(broker: BrokerProcess) -> None:
+    publish(broker, 100)
+    with running(broker, "--topic", "t", "--connections", "2") as subscriber:
+        publish(broker, 3000)
+        subscriber.report_once(3000)
+        status, report = subscriber.end()
+    assert status == 0
+    assert figures(report, "received", "acked", "lost", "doubled") == [(3000, 3000, 0, 0)] * 2
+    assert len({topic["subscription"] for topic in report["topics"]}) == 2
+
+
+def test_a_stop_gives_back_what_is_not_acked_and_calls_it_pending(broker: BrokerProcess) -> None:
+    publish(broker, 2000)
+    flags = ("--topic", "t", "--as", "s", "--from", "earliest", "--prefetch", "20", "--delay", "5ms")
+    with running(broker, *flags) as subscriber:
+        subscriber.report_once(1)
+        status, report = subscriber.end()
+    assert status == 0
+    (topic,) = report["topics"]
+    assert (topic["lost"], topic["doubled"]) == (0, 0)
+    assert topic["pending"] == 2000 - topic["received"]
+    assert 0 <= topic["received"] - topic["acked"] <= 20
+
+
+def test_a_killed_broker_loses_and_doubles_nothing(broker: BrokerProcess) -> None:
+    with running(broker, "--topic", "t", "--as", "s", "--from", "earliest", "--prefetch", "500") as subscriber:
+        publish(broker, 20_000)
+        broker.kill()
+        broker.start()
+        publish(broker, 1000)
+        subscriber.report_once(21_000)
+        status, report = subscriber.end()
+    assert figures(report, "received", "acked", "lost", "doubled") == [(21_000, 21_000, 0, 0)]
+    assert status == 0
+
+
+def test_events_that_the_broker_regards_as_done_but_never_came_are_lost(broker: BrokerProcess) -> None:
+    publish(broker, 100, priorities=1)
+    flags = ("--topic", "t", "--as", "s", "--from", "earliest", "--prefetch", "1", "--delay", "50ms")
+    with running(broker, *flags) as subscriber:
+        subscriber.report_once(1)
+        unsubscribe_and_subscribe_anew(broker)
+        status, report = subscriber.end()
+    assert status == 1
+    (topic,) = report["topics"]
+    assert topic["lost"] > 0
+    assert topic["received"] + topic["lost"] == 100
+    assert topic["missing"] == [[topic["received"], 99]]
+
+
+def unsubscribe_and_subscribe_anew(broker: BrokerProcess) -> None:
+    """Make the broker forget what the subscription has pending, and have one of that name again."""
+    with SyncClient(broker.address) as client:
+        assert client._ask(b"unsub t as=s\n").startswith(b"+OK unsub")
+        assert client._ask(b"sub t as=s\n").startswith(b"+OK sub")
+
+
+def test_a_broker_that_forgot_its_subscriptions_doubles(broker: BrokerProcess) -> None:
+    publish(broker, 500)
+    with running(broker, "--topic", "t", "--as", "s", "--from", "earliest") as subscriber:
+        subscriber.report_once(500)
+        broker.kill()
+        shutil.rmtree(broker.data_dir / "state")
+        broker.start()
+        while subscriber.report()["topics"][0]["doubled"] < 500:
+            pass
+        status, report = subscriber.end()
+    assert status == 1
+    assert figures(report, "received", "doubled") == [(500, 500)]
+
+
+def test_metrics_tell_the_same_as_the_report(broker: BrokerProcess) -> None:
+    publish(broker, 300)
+    (port,) = free_ports(1)
+    with running(broker, "--topic", "t", "--as", "s", "--from", "earliest", "--metrics-port", str(port)) as subscriber:
+        subscriber.report_once(300)
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+            lines = answer.read().decode().splitlines()
+    assert 'tweetwire_subscriber_settled_total{subscription="s",topic="t"} 300.0' in lines
+    assert 'tweetwire_subscriber_latency_seconds_bucket{le="+Inf"} 300.0' in lines
+
+
+def free_ports(count: int) -> list[int]:
+    from demo.ports import Port, claim
+
+    return claim([Port(0, "a test", "--port")] * count)
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (("--topic", "t", "--broker", "127.0.0.1:1"), "no broker answers at 127.0.0.1:1"),
+        (("--topic", "no spaces"), "--topic"),
+        ((), "--topic: Field required"),
+        (("--topic", "t", "--as", "s", "--from", "yesterday"), "the broker refuses the subscription to t"),
+    ],
+)
+def test_what_cannot_start_is_one_sentence_and_status_2(
+    broker: BrokerProcess, flags: tuple[str, ...], sentence: str
+) -> None:
+    done = subprocess.run(
+        command(broker.address, *flags), capture_output=True, text=True, timeout=WITHIN_S, check=False
+    )
+    assert done.returncode == 2
+    assert sentence in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
