@@ -1,0 +1,58 @@
+"""``python -m spark JOB``: live statistics of the tweets."""
+
+import sys
+from functools import partial
+
+import anyio
+from anyio import to_thread
+from pyspark.sql import SparkSession
+
+from broker.program import ready, run
+from spark.driver_thread import DriverThread
+from spark.jobs import jobs_of, start_query
+from spark.link import Link
+from spark.session import build_session
+from spark.settings import SparkSettings
+from spark.supervision import keep_running
+
+_BROKER_WITHIN_S = 10.0
+
+
+async def serve(settings: SparkSettings, stop: anyio.Event) -> None:
+    """Run the job's queries until `stop`, and end them in order. Raises StartError and BrokerUnreachable."""
+    await to_thread.run_sync(_see_broker, settings.broker)
+    with DriverThread() as thread:
+        session = await thread.run(partial(build_session, settings.master, ui_port=settings.ui_port))
+        try:
+            await _run_jobs(settings, stop, session, thread)
+        finally:
+            with anyio.CancelScope(shield=True):
+                await thread.run(session.stop)
+
+
+async def _run_jobs(settings: SparkSettings, stop: anyio.Event, session: SparkSession, thread: DriverThread) -> None:
+    async with anyio.create_task_group() as tasks:
+        for job in jobs_of(settings.job):
+            started = anyio.Event()
+            start = partial(start_query, session, job, settings)
+            keep = partial(keep_running, job.name, thread, start, stop, drain_s=settings.drain, started=started)
+            tasks.start_soon(keep)
+            tasks.start_soon(_set_when, stop, started)
+            await started.wait()
+        if not stop.is_set():
+            page = await thread.run(lambda: session.sparkContext.uiWebUrl)
+            ready("spark", page or settings.master)
+
+
+async def _set_when(event: anyio.Event, other: anyio.Event) -> None:
+    await event.wait()
+    other.set()
+
+
+def _see_broker(address: str) -> None:
+    with Link(address, retry_s=_BROKER_WITHIN_S) as link:
+        link.call(lambda client: client.ping())
+
+
+if __name__ == "__main__":
+    sys.exit(run(SparkSettings, serve))

@@ -1,0 +1,153 @@
+"""Topics as static tables: the batch half of ``format("tweetwire")``."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceReader,
+    EqualTo,
+    Filter,
+    GreaterThan,
+    GreaterThanOrEqual,
+    InputPartition,
+    LessThan,
+    LessThanOrEqual,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import StructType
+
+from spark.errors import OptionError
+from spark.link import Link
+from spark.options import ReadOptions, WriteOptions
+from spark.progress import Head
+from spark.rows import record_batch
+from spark.sink import Staged, check_schema, gathered, publish, stage
+
+__all__ = ["Bounds", "TopicBatchReader", "TopicBatchWriter"]
+
+
+class Bounds:
+    """The offsets and times that pushed filters leave: `first` ≤ offset ≤ `last`, `since` ≤ timestamp; None is open."""
+
+    def __init__(self) -> None:
+        self.first: int | None = None
+        self.last: int | None = None
+        self.since: datetime | None = None
+
+    def narrow(self, condition: Filter) -> None:
+        """Take in one filter; what is no bound on `offset` or no lower bound on `timestamp` changes nothing."""
+        match condition:
+            case EqualTo(("offset",), int(value)):
+                self._at_least(value)
+                self._at_most(value)
+            case GreaterThanOrEqual(("offset",), int(value)):
+                self._at_least(value)
+            case GreaterThan(("offset",), int(value)):
+                self._at_least(value + 1)
+            case LessThanOrEqual(("offset",), int(value)):
+                self._at_most(value)
+            case LessThan(("offset",), int(value)):
+                self._at_most(value - 1)
+            case GreaterThanOrEqual(("timestamp",), datetime() as moment) | GreaterThan(
+                ("timestamp",), datetime() as moment
+            ):
+                moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+                self.since = max(self.since or moment, moment)
+
+    def _at_least(self, offset: int) -> None:
+        self.first = offset if self.first is None else max(self.first, offset)
+
+    def _at_most(self, offset: int) -> None:
+        self.last = offset if self.last is None else min(self.last, offset)
+
+
+class Slice(InputPartition):
+    """Offsets `start` up to, not including, `end` of a topic."""
+
+    def __init__(self, topic: str, start: int, end: int) -> None:
+        self.topic = topic
+        self.start = start
+        self.end = end
+
+
+class TopicBatchReader(DataSourceReader):
+    """Reads what its topics hold when the query is planned."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._bounds = Bounds()
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 — Spark's name
+        """Narrow the offsets; Spark still applies every filter, since a bound may be wider than its filter."""
+        for condition in filters:
+            self._bounds.narrow(condition)
+            yield condition
+
+    def partitions(self) -> Sequence[InputPartition]:
+        """Split what is there into ranges that are read at the same time."""
+        with Link(self._options.broker, retry_s=self._options.retry_s) as link:
+            heads = link.heads(self._options.topics)
+            return [
+                part for topic, head in heads.items() for part in self._slices(topic, *self._span(link, topic, head))
+            ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read one range as Arrow batches."""
+        # Without any partition Spark asks for one without a value.
+        if isinstance(partition, Slice):
+            with Link(self._options.broker, retry_s=self._options.retry_s) as link:
+                for lines in link.chunks(partition.topic, partition.start, partition.end):
+                    yield record_batch(partition.topic, lines, None)
+
+    def _span(self, link: Link, topic: str, head: Head) -> tuple[int, int]:
+        start, end, bounds = self._start(link, topic, head), head.next, self._bounds
+        if bounds.first is not None:
+            start = max(start, bounds.first)
+        if bounds.last is not None:
+            end = min(end, bounds.last + 1)
+        if bounds.since is not None:
+            start = max(start, link.offset_at(topic, bounds.since))
+        return start, max(start, end)
+
+    def _start(self, link: Link, topic: str, head: Head) -> int:
+        match self._options.start:
+            case "earliest":
+                return head.earliest
+            case "latest":
+                return head.next
+            case int(offset):
+                if len(self._options.topics) > 1:
+                    raise OptionError(f"from={offset}: an offset belongs to one topic; give a time for several")
+                return max(offset, head.earliest)
+            case moment:
+                return link.offset_at(topic, moment)
+
+    def _slices(self, topic: str, start: int, end: int) -> list[InputPartition]:
+        count = min(self._options.ranges_max, end - start)
+        edges = [start + (end - start) * part // max(count, 1) for part in range(count + 1)]
+        return [Slice(topic, low, high) for low, high in pairwise(edges)]
+
+
+class TopicBatchWriter(DataSourceArrowWriter):
+    """Publishes the rows of a static table when all of them are there; with the option `producer`, each once."""
+
+    def __init__(self, options: WriteOptions, schema: StructType) -> None:
+        check_schema(schema)
+        self._options = options
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        """Gather a task's rows."""
+        return stage(iterator)
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Publish them."""
+        rows = gathered(messages)
+        if rows:
+            publish(self._options, rows, self._options.producer, 0)
+
+    def abort(self, messages: Sequence[Any]) -> None:
+        """Do nothing: what was staged was not published."""

@@ -1,0 +1,111 @@
+"""What the jobs know of a change event: its schema, its event time, and whether it counts.
+
+The source says how far event time has come and sends ticks (`spark.progress`). Here this becomes Spark's own watermark:
+ticks lie a century in the future and the watermark's delay is a century too, so only ticks move it. Were events to
+move it, a window's end would depend on how the topic happened to be cut into batches.
+"""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as fn
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DoubleType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+)
+
+__all__ = ["CHANGE", "USER", "counted_changes"]
+
+USER = StructType(
+    [
+        StructField("id_str", StringType()),
+        StructField("screen_name", StringType()),
+        StructField("followers_count", LongType()),
+        StructField("verified", BooleanType()),
+    ]
+)
+
+CHANGE = StructType(
+    [
+        StructField("op", StringType()),
+        StructField("at", LongType()),
+        StructField(
+            "document",
+            StructType(
+                [
+                    StructField("lang", StringType()),
+                    StructField("kind", StringType()),
+                    StructField("hashtags", ArrayType(StringType())),
+                    StructField("mentions", ArrayType(StringType())),
+                    StructField("sentiment", DoubleType()),
+                    StructField("engagement", DoubleType()),
+                    StructField("user", USER),
+                ]
+            ),
+        ),
+    ]
+)
+"""The members of a change event that some statistic uses; what has another type reads as null."""
+
+_CENTURY_MS = 36_525 * 86_400_000
+_CENTURY = "36525 days"
+
+
+def counted_changes(rows: DataFrame, window_ms: int, users_topic: str | None = None) -> DataFrame:
+    """Take the changes that count out of the source's rows, with their event time.
+
+    These are the inserts and snapshots of the tweets, and the inserts of `users_topic`. Gives the columns `event_time`
+    (the watermark's), `is_user` (a new user, not a tweet), `is_late` (its window was final when it was read; its event
+    time is then the watermark, so that it is counted as late in the window that is open), `lag_ms` (from the change
+    to the broker), `offset`, `key`, and the members of the document. `rows` need not have the column `watermark`.
+    """
+    watermark = fn.coalesce(fn.col("watermark"), fn.lit(0)) if "watermark" in rows.columns else fn.lit(0)
+    arrived = fn.unix_millis("timestamp")
+    parsed = rows.select(
+        "topic",
+        "offset",
+        "id",
+        "key",
+        watermark.alias("watermark"),
+        arrived.alias("arrived"),
+        fn.from_json("msg", CHANGE).alias("change"),
+    )
+    at = fn.least(fn.coalesce("change.at", "arrived"), fn.col("arrived"))
+    timed = parsed.withColumn("at", at).withColumn(
+        "is_late", _window_end(fn.col("at"), window_ms) <= fn.col("watermark")
+    )
+    return (
+        timed.withColumn("event_time", fn.timestamp_millis(_event_time_ms()))
+        .withWatermark("event_time", _CENTURY)
+        .withColumn("is_user", fn.col("topic") == fn.lit(users_topic) if users_topic else fn.lit(False))
+        .where(_counts())
+        .select(
+            "event_time",
+            "is_user",
+            "is_late",
+            (fn.col("arrived") - fn.col("at")).alias("lag_ms"),
+            "offset",
+            "id",
+            "key",
+            "change.document.*",
+        )
+    )
+
+
+def _event_time_ms() -> Column:
+    tick = fn.col("watermark") + fn.lit(_CENTURY_MS)
+    return fn.when(fn.col("id").isNull(), tick).when(fn.col("is_late"), fn.col("watermark")).otherwise(fn.col("at"))
+
+
+def _window_end(at: Column, window_ms: int) -> Column:
+    return at - fn.pmod(at, fn.lit(window_ms)) + fn.lit(window_ms)
+
+
+def _counts() -> Column:
+    # One predicate that names the event time: Spark moves any other below the watermark, where it would take the ticks.
+    ops = fn.col("change.op").isin("insert", "snapshot")
+    is_wanted = ops & (~fn.col("is_user") | (fn.col("change.op") == "insert"))
+    return fn.when(fn.col("event_time") < fn.timestamp_millis(fn.lit(_CENTURY_MS)), is_wanted)

@@ -1,0 +1,48 @@
+"""The Java that Spark runs on: found and checked before Spark tries, which would end in a traceback."""
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+from broker.errors import StartError
+
+__all__ = ["JAVA_MIN", "check_java", "parse_version"]
+
+JAVA_MIN = 17
+_REMEDY = "install Java 17 or 21 (Debian: apt install openjdk-17-jre-headless) or set JAVA_HOME to one"
+
+
+def check_java() -> int:
+    """Give the major version of the Java that Spark will start. Raises StartError where there is none that it can use."""
+    java = _java()
+    try:
+        answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise StartError(f"{java} does not start ({error}); {_REMEDY}") from error
+    version = parse_version(answer.stderr + answer.stdout)
+    if answer.returncode or version is None:
+        raise StartError(f"{java} -version does not tell a version; {_REMEDY}")
+    if version < JAVA_MIN:
+        raise StartError(f"Spark needs Java {JAVA_MIN} or 21, and {java} is Java {version}; {_REMEDY}")
+    return version
+
+
+def parse_version(text: str) -> int | None:
+    """Read the major version from what ``java -version`` prints; 8 for ``1.8``."""
+    match = re.search(r'version "(?:1\.)?(\d+)', text)
+    return int(match[1]) if match else None
+
+
+def _java() -> str:
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        java = Path(home) / "bin" / "java"
+        if not java.is_file():
+            raise StartError(f"JAVA_HOME is {home}, where there is no bin/java; {_REMEDY}")
+        return str(java)
+    found = shutil.which("java")
+    if found is None:
+        raise StartError(f"Spark needs Java, and there is none on the PATH; {_REMEDY}")
+    return found

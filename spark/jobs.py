@@ -1,0 +1,79 @@
+"""The jobs: which topics go through which statistic into which topic."""
+
+from collections.abc import Callable
+
+from msgspec import Struct
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from spark.changes import counted_changes
+from spark.settings import SparkSettings
+from spark.stats_topic import window_events
+from spark.tweets_stats import tweets_stats
+from spark.users_stats import users_stats
+
+__all__ = ["JOBS", "Job", "jobs_of", "start_query"]
+
+_POLL_S = 0.1
+"""How often the source looks for a window that has ended; looking costs the broker one command."""
+
+
+class Job(Struct, frozen=True):
+    """A statistic of changes: `statistic(changes, window in ms)` becomes the events of `topic`."""
+
+    name: str
+    topic: str
+    statistic: Callable[[DataFrame, int], DataFrame]
+    reads_users: bool
+
+
+JOBS = {
+    job.name: job
+    for job in (
+        Job("tweets-stats", "tweets_stats", tweets_stats, reads_users=False),
+        Job("users-stats", "users_stats", users_stats, reads_users=True),
+    )
+}
+
+
+def jobs_of(name: str) -> list[Job]:
+    """Give the jobs that a person means by `name`, which may be ``all``."""
+    return list(JOBS.values()) if name == "all" else [JOBS[name]]
+
+
+def start_query(session: SparkSession, job: Job, settings: SparkSettings) -> StreamingQuery:
+    """Start a job, or go on where its checkpoint ends."""
+    window_ms = round(settings.window * 1000)
+    users_topic = settings.users_topic if job.reads_users else None
+    changes = counted_changes(_rows(session, job, settings), window_ms, users_topic)
+    return (
+        window_events(job.statistic(changes, window_ms), job.topic)
+        .writeStream.format("tweetwire")
+        .queryName(job.name)
+        .outputMode("append")
+        .option("broker", settings.broker)
+        .option("topic", job.topic)
+        # The state of windows of one length says nothing about those of another.
+        .option("checkpointLocation", str(settings.checkpoint.absolute() / f"{job.name}-{window_ms}ms"))
+        .trigger(processingTime=f"{_POLL_S} seconds")
+        .start()
+    )
+
+
+def _rows(session: SparkSession, job: Job, settings: SparkSettings) -> DataFrame:
+    topics = [settings.tweets_topic, *([settings.users_topic] if job.reads_users else [])]
+    options = {
+        "broker": settings.broker,
+        "topic": ",".join(topics),
+        "from": settings.from_,
+        "maxRecordsPerTrigger": str(settings.rows_max),
+        "watermark": _milliseconds(settings.watermark),
+        "window": _milliseconds(settings.window),
+        "idle": _milliseconds(settings.idle),
+        "every": _milliseconds(settings.trigger),
+    }
+    return session.readStream.format("tweetwire").options(**options).load()
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{round(seconds * 1000)}ms"

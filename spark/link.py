@@ -1,0 +1,104 @@
+"""The broker as Spark's processes reach it: a connection that is made again, and what a topic holds."""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
+from types import TracebackType
+from typing import Self, TypeVar
+
+from broker import BrokerLost, BrokerUnreachable, Refusal, SyncClient
+from spark.progress import Head
+from spark.rows import event_time_ms
+
+__all__ = ["Link"]
+
+T = TypeVar("T")
+
+_LINES_PER_READ = 20_000
+_BYTES_PER_READ = 8 << 20
+_PAUSE_FIRST_S = 0.1
+_PAUSE_MAX_S = 2.0
+
+
+class Link:
+    """A connection to the broker at `address` that survives the broker's restarts.
+
+    A command whose connection is lost is sent again for `retry_s` seconds; every command used here may be repeated.
+    """
+
+    def __init__(self, address: str, *, name: str = "spark", retry_s: float = 60.0) -> None:
+        self._address = address
+        self._name = name
+        self._retry_s = retry_s
+        self._client: SyncClient | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection; the next command makes a new one."""
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def call(self, command: Callable[[SyncClient], T]) -> T:
+        """Run `command` on the connection.
+
+        Raises BrokerUnreachable or BrokerLost when `retry_s` is over, and Refusal at once unless it is retryable.
+        """
+        deadline = time.monotonic() + self._retry_s
+        pause = _PAUSE_FIRST_S
+        while True:
+            try:
+                return command(self._connected())
+            except (BrokerLost, BrokerUnreachable, Refusal) as error:
+                if isinstance(error, Refusal) and not error.is_retryable:
+                    raise
+                self.close()
+                if time.monotonic() + pause > deadline:
+                    raise
+            time.sleep(pause)
+            pause = min(pause * 2, _PAUSE_MAX_S)
+
+    def heads(self, topics: Iterable[str]) -> dict[str, Head]:
+        """Say what each of `topics` holds; one that the broker does not have yet is empty."""
+        known = {info.topic: Head(info.earliest, info.next) for info in self.call(lambda client: client.topics())}
+        return {topic: known.get(topic, Head(0, 0)) for topic in topics}
+
+    def times(self, topic: str, offset: int) -> tuple[int, int]:
+        """Give the event time and the broker's time of the event at `offset`, in milliseconds since 1970 UTC."""
+        lines, _ = self.call(lambda client: client.read_lines(topic, offset, limit=1))
+        return event_time_ms(lines[0])
+
+    def chunks(self, topic: str, start: int, end: int) -> Iterator[list[bytes]]:
+        """Read the lines of the offsets `start` up to, not including, `end`, some thousands at a time."""
+        offset = start
+        while offset < end:
+            lines, offset = self._lines(topic, offset, min(end - offset, _LINES_PER_READ))
+            if not lines:
+                raise LookupError(f"the topic {topic} ends at offset {offset}, before {end}, which it had")
+            yield lines
+
+    def offset_at(self, topic: str, moment: datetime) -> int:
+        """Find the first offset whose event the broker stored at or after `moment`; the head where there is none."""
+        wanted = round(moment.timestamp() * 1000)
+        head = self.heads([topic])[topic]
+        low, high = head.earliest, head.next
+        while low < high:
+            middle = (low + high) // 2
+            if self.times(topic, middle)[1] < wanted:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _lines(self, topic: str, offset: int, limit: int) -> tuple[list[bytes], int]:
+        return self.call(lambda client: client.read_lines(topic, offset, limit=limit, bytes_max=_BYTES_PER_READ))
+
+    def _connected(self) -> SyncClient:
+        if self._client is None:
+            self._client = SyncClient(self._address, name=self._name)
+        return self._client

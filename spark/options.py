@@ -1,0 +1,113 @@
+"""The options of ``format("tweetwire")``, read once from the strings that Spark hands over."""
+
+import os
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Literal
+
+from msgspec import Struct
+
+from broker.units import parse_seconds
+from spark.errors import OptionError
+from spark.progress import Limits
+
+__all__ = ["ReadOptions", "WriteOptions", "parse_start"]
+
+Start = Literal["earliest", "latest"] | int | datetime
+
+
+class ReadOptions(Struct, frozen=True):
+    """How to read. `limits` is None where no watermark is wanted; `retry_s` is how long a lost broker is waited for."""
+
+    broker: str
+    topics: tuple[str, ...]
+    start: Start
+    rows_max: int | None
+    ranges_max: int
+    fail_on_data_loss: bool
+    retry_s: float
+    limits: Limits | None
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> "ReadOptions":
+        """Read the options of a reader. Raises OptionError."""
+        topics = tuple(name.strip() for name in _needed(options, "topic").split(",") if name.strip())
+        return cls(
+            broker=_needed(options, "broker"),
+            topics=topics,
+            start=parse_start(options.get("from", "earliest")),
+            rows_max=_positive(options, "maxRecordsPerTrigger", 100_000),
+            ranges_max=_positive(options, "ranges", os.cpu_count() or 1),
+            fail_on_data_loss=options.get("failOnDataLoss", "true").lower() != "false",
+            retry_s=_milliseconds(options, "retry", "60s") / 1000,
+            limits=_limits(options) if "watermark" in options else None,
+        )
+
+
+class WriteOptions(Struct, frozen=True):
+    """Where to publish. `producer` is None where it is to be made from the query's id."""
+
+    broker: str
+    topic: str
+    producer: str | None
+    retry_s: float
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> "WriteOptions":
+        """Read the options of a writer. Raises OptionError."""
+        return cls(
+            broker=_needed(options, "broker"),
+            topic=_needed(options, "topic"),
+            producer=options.get("producer"),
+            retry_s=_milliseconds(options, "retry", "60s") / 1000,
+        )
+
+
+def parse_start(text: str) -> Start:
+    """Read where to begin: ``earliest``, ``latest``, an offset, or a time such as ``2026-11-27T20:00:00Z``.
+
+    Raises OptionError.
+    """
+    if text == "earliest":
+        return "earliest"
+    if text == "latest":
+        return "latest"
+    if text.isdecimal():
+        return int(text)
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise OptionError(
+            f"from={text}: write earliest, latest, an offset, or a time like 2026-11-27T20:00:00Z"
+        ) from None
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def _limits(options: Mapping[str, str]) -> Limits:
+    return Limits(
+        delay_ms=_milliseconds(options, "watermark", "500ms"),
+        idle_ms=_milliseconds(options, "idle", "5s"),
+        tick_ms=_milliseconds(options, "window", "10s"),
+        every_ms=_milliseconds(options, "every", "0s"),
+    )
+
+
+def _needed(options: Mapping[str, str], name: str) -> str:
+    value = options.get(name, "").strip()
+    if not value:
+        raise OptionError(f'format("tweetwire") needs the option {name}')
+    return value
+
+
+def _positive(options: Mapping[str, str], name: str, default: int) -> int:
+    text = options.get(name, str(default))
+    if not text.isdecimal() or int(text) < 1:
+        raise OptionError(f"{name}={text}: write a whole number from 1 on")
+    return int(text)
+
+
+def _milliseconds(options: Mapping[str, str], name: str, default: str) -> int:
+    try:
+        return round(parse_seconds(options.get(name, default)) * 1000)
+    except ValueError as error:
+        raise OptionError(f"{name}: {error}") from None

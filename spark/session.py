@@ -1,0 +1,73 @@
+"""The Spark session, set up for one machine unless the master says otherwise."""
+
+import os
+import re
+import sys
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from broker.errors import StartError
+from spark.java import check_java
+from spark.source import TweetwireSource
+
+__all__ = ["build_session", "local_cores"]
+
+_LOG4J = Path(__file__).with_name("log4j2.properties")
+_STATE = "spark.sql.streaming.stateStore"
+
+
+def build_session(
+    master: str = "local[*]", *, app: str = "tweetwire", ui_port: int = 0, scratch: Path | None = None
+) -> SparkSession:
+    """Start (or get) the session with ``format("tweetwire")`` registered.
+
+    `ui_port` 0 turns Spark's page off. `scratch` holds shuffle and state files while it runs. Raises StartError where
+    Java is missing or wrong, or the master does not answer.
+    """
+    check_java()
+    # Workers would otherwise start with the system's Python, which does not have this package.
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    builder = SparkSession.builder.master(master).appName(app)
+    for name, value in _configuration(master, ui_port, scratch).items():
+        builder = builder.config(name, value)
+    try:
+        session = builder.getOrCreate()
+    except Exception as error:
+        raise StartError(f"Spark does not start on {master}: {str(error).splitlines()[0]}") from error
+    session.dataSource.register(TweetwireSource)
+    return session
+
+
+def local_cores(master: str) -> int | None:
+    """Give the cores of a local master (``local``, ``local[2]``, ``local[*]``), None for a cluster."""
+    match = re.fullmatch(r"local(?:\[(\d+|\*)(?:,\s*\d+)?\])?", master)
+    if match is None:
+        return None
+    return (os.cpu_count() or 1) if match[1] == "*" else int(match[1] or 1)
+
+
+def _configuration(master: str, ui_port: int, scratch: Path | None) -> dict[str, str | int]:
+    configuration: dict[str, str | int] = {
+        "spark.ui.enabled": "true" if ui_port else "false",
+        "spark.ui.port": ui_port or 4040,
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{_LOG4J}",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.python.filterPushdown.enabled": "true",
+        # Windows of a backlog are more than 128 groups, where sorting would begin.
+        "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": 100_000,
+        f"{_STATE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+        f"{_STATE}.rocksdb.changelogCheckpointing.enabled": "true",
+        "spark.sql.streaming.minBatchesToRetain": 20,
+        # Its filter on the size of an exploded array computes the array twice.
+        "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.InferFiltersFromGenerate",
+    }
+    if scratch is not None:
+        configuration["spark.local.dir"] = str(scratch)
+    cores = local_cores(master)
+    if cores is not None:
+        # A shuffle partition is a state store and a task of every batch: more than cores is loss.
+        configuration["spark.sql.shuffle.partitions"] = cores
+        configuration["spark.driver.host"] = configuration["spark.driver.bindAddress"] = "127.0.0.1"
+    return configuration

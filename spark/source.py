@@ -1,0 +1,210 @@
+"""``format("tweetwire")``: the broker's topics as a Spark source and sink, for streams and for batches.
+
+Reading takes the options `broker`, `topic` (several parted by commas), `from`, `maxRecordsPerTrigger`, `ranges`,
+`failOnDataLoss` and `retry`; with `watermark` the source also says how far event time has come (`spark.progress`), for
+which it takes `window`, `idle` and `every`. Writing takes `broker`, `topic`, `producer` and `retry`.
+"""
+
+import time
+from collections.abc import Iterator, Mapping
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from broker import BrokerLost, BrokerUnreachable
+from spark.batch import TopicBatchReader, TopicBatchWriter
+from spark.errors import DataLossError, OptionError
+from spark.link import Link
+from spark.options import ReadOptions, WriteOptions
+from spark.progress import Head, Position, TopicPosition, decide, share_rows
+from spark.rows import COLUMNS, COLUMNS_WITH_WATERMARK, record_batch, tick_batch
+from spark.sink import TopicStreamWriter
+
+__all__ = ["TopicStreamReader", "TweetwireSource"]
+
+_ROWS_PER_RANGE_MIN = 4_000
+"""A smaller range costs more as a task of its own than reading it in turn."""
+
+
+class TweetwireSource(DataSource):
+    """The data source that a session registers."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Name the format."""
+        return "tweetwire"
+
+    def schema(self) -> StructType:
+        """Give the columns; with the option `watermark` there is one more."""
+        return COLUMNS_WITH_WATERMARK if "watermark" in self.options else COLUMNS
+
+    def reader(self, schema: StructType) -> TopicBatchReader:
+        """Read what the topics hold now."""
+        return TopicBatchReader(ReadOptions.parse(self.options))
+
+    def streamReader(self, schema: StructType) -> "TopicStreamReader":  # noqa: N802 — Spark's name
+        """Follow the topics."""
+        return TopicStreamReader(ReadOptions.parse(self.options))
+
+    def writer(self, schema: StructType, overwrite: bool) -> TopicBatchWriter:
+        """Publish the rows of a batch."""
+        return TopicBatchWriter(WriteOptions.parse(self.options), schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> TopicStreamWriter:  # noqa: N802 — Spark's name
+        """Publish the rows of a query, each once."""
+        return TopicStreamWriter(WriteOptions.parse(self.options), schema)
+
+
+class Range(InputPartition):
+    """Offsets `start` up to, not including, `end` of a topic; then a tick, where `tick_ms` is the next watermark."""
+
+    def __init__(self, topic: str, start: int, end: int, watermark_ms: int | None, tick_ms: int | None = None) -> None:
+        self.topic = topic
+        self.start = start
+        self.end = end
+        self.watermark_ms = watermark_ms
+        self.tick_ms = tick_ms
+
+
+class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans micro-batches on the driver and reads their ranges on the executors."""
+
+    def __init__(self, options: ReadOptions) -> None:
+        self._options = options
+        self._link: Link | None = None
+        self._last_batch_ms = 0
+        self._target: dict[str, Head] | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave the connection behind: executors make their own."""
+        return {**self.__dict__, "_link": None}
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802 — Spark's name
+        """Say where a new query begins. Raises OptionError for an offset where there are several topics."""
+        with self._patient_link() as link:
+            heads = link.heads(self._options.topics)
+            return Position({topic: TopicPosition(self._first(link, topic, heads[topic])) for topic in heads}).to_json()
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 — Spark's name
+        """Bound a batch by `maxRecordsPerTrigger`."""
+        return ReadMaxRows(self._options.rows_max) if self._options.rows_max else ReadAllAvailable()
+
+    def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 — Spark's name
+        """Say where the next batch ends; `start` itself while there is nothing to do or no broker."""
+        position = Position.from_json(start)
+        now_ms = time.time_ns() // 1_000_000
+        try:
+            heads = self._target or self._linked().heads(self._options.topics)
+            reached = self._reached(position, heads, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
+        except (BrokerLost, BrokerUnreachable):
+            return dict(start)
+        end = self._decided(position, reached, heads, now_ms)
+        if end.topics != position.topics:
+            self._last_batch_ms = now_ms
+        return end.to_json()
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 — Spark's name
+        """Take what the topics hold now as the end of the query."""
+        self.stop()
+        self._link = self._patient_link()
+        self._target = self._link.heads(self._options.topics)
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 — Spark's name
+        """Give the topics' heads, from which Spark's progress tells the lag."""
+        try:
+            heads = self._linked().heads(self._options.topics)
+        except (BrokerLost, BrokerUnreachable):
+            return None
+        return Position({topic: TopicPosition(head.next) for topic, head in heads.items()}).to_json()
+
+    def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[Range]:
+        """Split the offsets from `start` to `end` into ranges that are read at the same time."""
+        first, last = Position.from_json(start), Position.from_json(end)
+        watermark_ms = None if self._options.limits is None else first.watermark_ms
+        ranges = []
+        for topic, at in first.topics.items():
+            ranges += self._split(topic, at.next, last.topics[topic].next, watermark_ms)
+        if watermark_ms is None or last.watermark_ms == first.watermark_ms:
+            return ranges
+        if not ranges:
+            ranges.append(Range(next(iter(first.topics)), 0, 0, watermark_ms))
+        ranges[-1].tick_ms = last.watermark_ms
+        return ranges
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read one range as Arrow batches."""
+        assert isinstance(partition, Range)  # noqa: S101 — Spark gives back what `partitions` made
+        with self._patient_link() as link:
+            for lines in link.chunks(partition.topic, partition.start, partition.end):
+                yield record_batch(partition.topic, lines, partition.watermark_ms)
+        if partition.tick_ms is not None:
+            yield tick_batch(partition.tick_ms)
+
+    def commit(self, end: Mapping[str, Any]) -> None:
+        """Do nothing: the broker keeps no cursor for Spark, the checkpoint does."""
+
+    def stop(self) -> None:
+        """Close the connection."""
+        if self._link is not None:
+            self._link.close()
+
+    def _first(self, link: Link, topic: str, head: Head) -> int:
+        start = self._options.start
+        if start == "earliest":
+            return head.earliest
+        if start == "latest":
+            return head.next
+        if not isinstance(start, int):
+            return link.offset_at(topic, start)
+        if len(self._options.topics) > 1:
+            raise OptionError(f"from={start}: an offset belongs to one topic; give a time for several")
+        return start
+
+    def _reached(self, position: Position, heads: Mapping[str, Head], rows_max: int | None) -> Position:
+        starts = {topic: self._held(topic, at.next, heads[topic]) for topic, at in position.topics.items()}
+        rows = share_rows({topic: max(0, heads[topic].next - starts[topic]) for topic in starts}, rows_max)
+        reached = {}
+        for topic, at in position.topics.items():
+            end = starts[topic] + rows[topic]
+            if end == at.next:
+                reached[topic] = at
+            elif self._options.limits is None or not rows[topic]:
+                reached[topic] = TopicPosition(end, at.time_ms, at.arrived_ms)
+            else:
+                reached[topic] = TopicPosition(end, *self._linked().times(topic, end - 1))
+        return Position(reached, position.watermark_ms)
+
+    def _held(self, topic: str, wanted: int, head: Head) -> int:
+        if head.earliest <= wanted <= head.next or (self._target and wanted > head.next):
+            return wanted
+        if self._options.fail_on_data_loss:
+            raise DataLossError(topic, wanted, head.earliest, head.next)
+        return head.earliest
+
+    def _decided(self, start: Position, reached: Position, heads: Mapping[str, Head], now_ms: int) -> Position:
+        limits = self._options.limits
+        if limits is None:
+            return reached
+        if self._target is None:
+            return decide(start, reached, heads, limits, now_ms=now_ms, last_batch_ms=self._last_batch_ms)
+        # A query that ends with what is there has no use for the clock, nor time to wait.
+        return decide(start, reached, heads, limits, now_ms=0, last_batch_ms=-limits.every_ms)
+
+    def _split(self, topic: str, start: int, end: int, watermark_ms: int | None) -> list[Range]:
+        rows = end - start
+        count = min(self._options.ranges_max, -(-rows // _ROWS_PER_RANGE_MIN))
+        edges = [start + rows * part // max(count, 1) for part in range(count + 1)]
+        return [Range(topic, low, high, watermark_ms) for low, high in pairwise(edges)]
+
+    def _linked(self) -> Link:
+        # While the broker is away a trigger finds nothing, rather than wait and hold up the query's end.
+        if self._link is None:
+            self._link = Link(self._options.broker, retry_s=0)
+        return self._link
+
+    def _patient_link(self) -> Link:
+        return Link(self._options.broker, retry_s=self._options.retry_s)

@@ -1,0 +1,78 @@
+"""Keeping a query running: started again when it fails, ended between two batches."""
+
+import time
+from collections.abc import Callable
+
+import anyio
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql.streaming.query import StreamingQuery
+
+from broker.program import logger
+from spark.driver_thread import DriverThread
+
+__all__ = ["keep_running"]
+
+_PAUSE_FIRST_S = 1.0
+_PAUSE_MAX_S = 30.0
+_LOOK_S = 0.25
+
+
+async def keep_running(
+    name: str,
+    thread: DriverThread,
+    start: Callable[[], StreamingQuery],
+    stop: anyio.Event,
+    *,
+    drain_s: float,
+    started: anyio.Event,
+) -> None:
+    """Run a query until `stop`; one that fails starts again from its checkpoint, after growing pauses.
+
+    `started` is set when it runs. At the end its running batch has `drain_s` seconds to finish; one that does not is
+    cut off, which loses nothing either, since it runs again at the next start.
+    """
+    pause = _PAUSE_FIRST_S
+    while not stop.is_set():
+        began = time.monotonic()
+        try:
+            query = await thread.run(start)
+            started.set()
+            if await _watch(thread, query, stop):
+                return await _end(thread, query, drain_s)
+            error: Exception | None = query.exception()
+        except (PySparkException, Py4JError) as failure:
+            error = failure
+        logger().error("query failed, starts again", query=name, pause_s=pause, error=_sentence(error))
+        with anyio.move_on_after(pause):
+            await stop.wait()
+        # A query that ran for a while fails anew, not still.
+        pause = _PAUSE_FIRST_S if time.monotonic() - began > 10 * _PAUSE_MAX_S else min(2 * pause, _PAUSE_MAX_S)
+    return None
+
+
+async def _watch(thread: DriverThread, query: StreamingQuery, stop: anyio.Event) -> bool:
+    """Wait until `stop` (True) or the query's own end (False)."""
+    while not stop.is_set():
+        if not await thread.run(lambda: query.isActive):
+            return False
+        with anyio.move_on_after(_LOOK_S):
+            await stop.wait()
+    return True
+
+
+async def _end(thread: DriverThread, query: StreamingQuery, drain_s: float) -> None:
+    with anyio.move_on_after(drain_s):
+        while await thread.run(lambda: query.isActive and query.status["isTriggerActive"]):
+            await anyio.sleep(0.02)
+    await thread.run(query.stop)
+
+
+def _sentence(error: BaseException | None) -> str:
+    """Find the line that tells the cause among Java's and Python's stack traces."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    raised = [line for line in lines if line.startswith(("spark.errors.", "broker.errors."))]
+    if raised:
+        return raised[-1]
+    # Py4J's first line names the call that failed, the second the Java exception.
+    return " ".join(lines[: 2 if isinstance(error, Py4JError) else 1]) or "unknown"

@@ -1,0 +1,26 @@
+"""The most frequent values of a group, ties broken by the value."""
+
+from pyspark.sql import Column
+from pyspark.sql import functions as fn
+
+__all__ = ["TRACKED_MAX", "top", "tracked"]
+
+TRACKED_MAX = 50_000
+"""So many different values of a window are counted exactly; with more, rare ones may get each other's counts."""
+
+
+def tracked(column: str, condition: str) -> Column:
+    """Count the values of `column` where `condition` (SQL) holds: an aggregate that `top` reads.
+
+    A frequent-items sketch (Misra-Gries as in Apache DataSketches), exact up to `TRACKED_MAX` different values and of a
+    size that follows their number.
+    """
+    return fn.expr(f"approx_top_k({column}, {TRACKED_MAX}, {TRACKED_MAX}) FILTER (WHERE {condition})")
+
+
+def top(counts: Column, size: int = 10) -> Column:
+    """Give the `size` most frequent values of `tracked` as structs of `key` and `count`, ties ordered by key."""
+    ranked = fn.transform(counts, lambda item: fn.struct((-item["count"]).alias("rank"), item["item"].alias("key")))
+    best = fn.slice(fn.sort_array(ranked), 1, size)
+    listed = fn.transform(best, lambda item: fn.struct(item["key"].alias("key"), (-item["rank"]).alias("count")))
+    return fn.coalesce(listed, fn.array().cast("array<struct<key:string,count:bigint>>"))

@@ -1,0 +1,102 @@
+"""Statistics of the tweets of each window, as one row a window."""
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as fn
+
+from spark.tops import top, tracked
+
+__all__ = ["NEUTRAL_BELOW", "UNIQUE_USERS_ERROR", "tweets_stats"]
+
+NEUTRAL_BELOW = 0.05
+"""VADER's own thresholds: a compound score from 0.05 on is positive, from −0.05 down negative."""
+
+UNIQUE_USERS_ERROR = 0.02
+"""Relative standard deviation of `unique_users`."""
+
+
+def tweets_stats(changes: DataFrame, window_ms: int) -> DataFrame:
+    """Aggregate `counted_changes` by tumbling windows of `window_ms`.
+
+    Gives `window` and the members of the topic `tweets_stats` save `is_final`. Late tweets are counted in `late` alone.
+    Percentiles are exact and interpolated as in numpy; `unique_users` is approximate (HyperLogLog++).
+    """
+    facts = changes.where(~fn.col("is_user")).select(
+        fn.window("event_time", f"{window_ms} milliseconds").alias("window"), "*", fn.explode(_facts()).alias("fact")
+    )
+    prepared = facts.select(
+        "window",
+        fn.col("fact.mark").alias("mark"),
+        fn.col("fact.tag").alias("tag"),
+        *(fn.when(fn.col("fact.mark") == "tweet", fn.col(name)).alias(name) for name in _NUMBERS),
+        fn.when(fn.col("fact.mark") == "tweet", fn.coalesce("kind", fn.lit("original"))).alias("kind"),
+        fn.when(fn.col("fact.mark") == "tweet", fn.coalesce("lang", fn.lit("und"))).alias("lang"),
+        fn.when(fn.col("fact.mark") == "tweet", fn.col("user.id_str")).alias("user"),
+    )
+    return prepared.groupBy("window").agg(*_aggregates()).select("window", *_members(window_ms))
+
+
+_NUMBERS = ("sentiment", "engagement", "lag_ms")
+_KINDS = ("original", "reply", "retweet", "quote")
+
+
+def _facts() -> Column:
+    """One fact for the tweet and one for each of its tags, so that one pass counts both."""
+    marks = fn.array(fn.struct(fn.lit("tweet").alias("mark"), fn.lit(None).cast("string").alias("tag")))
+    tags = fn.concat(marks, _tags("hashtags", "#"), _tags("mentions", "@"))
+    late = fn.array(fn.struct(fn.lit("late").alias("mark"), fn.lit(None).cast("string").alias("tag")))
+    return fn.when(fn.col("is_late"), late).otherwise(tags)
+
+
+def _tags(column: str, mark: str) -> Column:
+    distinct = fn.array_distinct(fn.array_compact(fn.coalesce(fn.col(column), fn.array().cast("array<string>"))))
+    return fn.transform(distinct, lambda tag: fn.struct(fn.lit(mark).alias("mark"), tag.alias("tag")))
+
+
+def _aggregates() -> list[Column]:
+    is_tweet = fn.col("mark") == "tweet"
+    sentiment = fn.col("sentiment")
+    return [
+        fn.count_if(is_tweet).alias("tweets"),
+        fn.count_if(fn.col("mark") == "late").alias("late"),
+        *(fn.count_if(fn.col("kind") == kind).alias(kind) for kind in _KINDS),
+        tracked("lang", "mark = 'tweet'").alias("languages"),
+        tracked("tag", "mark = '#'").alias("hashtags"),
+        tracked("tag", "mark = '@'").alias("mentions"),
+        fn.avg(sentiment).alias("sentiment_mean"),
+        fn.percentile(sentiment, [0.5, 0.95]).alias("sentiment"),
+        fn.count_if(sentiment >= NEUTRAL_BELOW).alias("positive"),
+        fn.count_if(fn.abs(sentiment) < NEUTRAL_BELOW).alias("neutral"),
+        fn.count_if(sentiment <= -NEUTRAL_BELOW).alias("negative"),
+        fn.avg("engagement").alias("engagement_mean"),
+        fn.percentile("engagement", [0.75, 0.85, 0.95]).alias("engagement"),
+        fn.approx_count_distinct("user", UNIQUE_USERS_ERROR).alias("unique_users"),
+        fn.percentile("lag_ms", [0.5, 0.95]).alias("lag_ms"),
+    ]
+
+
+def _members(window_ms: int) -> list[Column]:
+    return [
+        fn.col("tweets"),
+        (fn.col("tweets") / fn.lit(window_ms / 1000)).alias("per_second"),
+        fn.struct(*_KINDS).alias("kinds"),
+        top(fn.col("languages")).alias("languages"),
+        top(fn.col("hashtags")).alias("hashtags"),
+        top(fn.col("mentions")).alias("mentions"),
+        fn.struct(
+            fn.col("sentiment_mean").alias("mean"),
+            *_percentiles("sentiment", "p50", "p95"),
+            "positive",
+            "neutral",
+            "negative",
+        ).alias("sentiment"),
+        fn.struct(fn.col("engagement_mean").alias("mean"), *_percentiles("engagement", "p75", "p85", "p95")).alias(
+            "engagement"
+        ),
+        fn.col("unique_users"),
+        fn.struct(*_percentiles("lag_ms", "p50", "p95")).alias("lag_ms"),
+        fn.col("late"),
+    ]
+
+
+def _percentiles(column: str, *names: str) -> list[Column]:
+    return [fn.col(column)[place].alias(name) for place, name in enumerate(names)]

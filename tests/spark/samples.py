@@ -1,0 +1,87 @@
+"""Change events of made-up tweets: seeded, with ties, repeats of users, missing members and other operations."""
+
+import random
+from typing import Any
+
+import msgspec
+
+from tests.spark.reference import Row
+
+TAGS = [f"tag{number}" for number in range(30)]
+LANGUAGES = ["en", "ja", "es", "pt", "ar", "ko", "th", "fr", "tr", "id", "de", "it", "nl", "und"]
+
+
+def tweet(chance: random.Random, number: int, users: int = 40) -> dict[str, Any]:
+    """One document of the collection `tweets`."""
+    user = chance.randrange(users)
+    return {
+        "_id": str(number),
+        "text": f"tweet {number}",
+        "lang": chance.choice([*LANGUAGES, None]),
+        "user": {
+            "id_str": str(1000 + user),
+            "screen_name": f"user_{user}",
+            "followers_count": user * 7 % 50 * 10,
+            "verified": user % 5 == 0,
+        },
+        "hashtags": chance.sample(TAGS, chance.choice([0, 0, 1, 2])) * chance.choice([1, 1, 2]),
+        "mentions": [f"user_{chance.randrange(users)}" for _ in range(chance.choice([0, 0, 1, 2]))],
+        "kind": chance.choice(["original", "original", "reply", "retweet", "quote"]),
+        "sentiment": round(chance.uniform(-1, 1), 4) if chance.random() > 0.3 else 0.0,
+        "engagement": chance.choice([0.0, 0.0, 0.25, 0.5, 1.5]),
+    }
+
+
+def row(offset: int, change: Any, *, arrived: int, topic: str = "tweets", watermark: int = 0) -> Row:
+    """One row of the source."""
+    document = change.get("document") if isinstance(change, dict) else None
+    return {
+        "topic": topic,
+        "offset": offset,
+        "timestamp": arrived,
+        "id": str(offset),
+        "key": ((document or {}).get("user") or {}).get("id_str"),
+        "msg": msgspec.json.encode(change).decode(),
+        "watermark": watermark,
+    }
+
+
+def changes(
+    count: int, *, seed: int = 7, start: int = 1_700_000_000_000, span_ms: int = 35_000
+) -> list[dict[str, Any]]:
+    """`count` change events whose times run over `span_ms`; one in ten is no insert."""
+    chance = random.Random(seed)
+    made = []
+    for number in range(count):
+        op = chance.choice(["insert"] * 8 + ["snapshot", "update"])
+        made.append(
+            {
+                "op": op,
+                "collection": "tweets",
+                "document": tweet(chance, number),
+                "at": start + number * span_ms // count,
+            }
+        )
+    return made
+
+
+ODD: list[Any] = [
+    {"op": "insert", "document": None, "at": 1_700_000_001_000},
+    {"op": "insert", "document": {"user": None, "hashtags": None, "mentions": [None]}, "at": 1_700_000_001_001},
+    {"op": "insert", "document": {"user": {"id_str": None}, "sentiment": None, "lang": "en"}, "at": 1_700_000_001_002},
+    {
+        "op": "insert",
+        "document": {"user": {"id_str": "5", "followers_count": None}, "kind": None},
+        "at": 1_700_000_001_003,
+    },
+    {"op": "insert", "document": {"user": {"id_str": "6"}, "text": "without a time"}},
+    {"op": "delete", "document": None, "at": 1_700_000_001_004},
+    {"op": "gap", "document": None, "at": 1_700_000_001_005},
+    {"delete": {"status": {"id": 1}}},
+    {"limit": {"track": 3}},
+    "a string",
+    17,
+    None,
+    [],
+]
+"""Messages that no statistic may stumble over; the first five are tweets."""

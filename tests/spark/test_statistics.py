@@ -1,0 +1,148 @@
+"""Both statistics on static frames, compared with the plain-Python reference."""
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as fn
+
+from spark.changes import counted_changes
+from spark.rows import COLUMNS_WITH_WATERMARK
+from spark.stats_topic import window_events
+from spark.tweets_stats import UNIQUE_USERS_ERROR, tweets_stats
+from spark.users_stats import users_stats
+from tests.spark import reference, samples
+from tests.spark.reference import Row
+
+WINDOW_MS = 10_000
+START = 1_700_000_000_000
+
+
+def frame(session: SparkSession, rows: Sequence[Row]) -> DataFrame:
+    tuples = [
+        (row["topic"], row["offset"], row["timestamp"], row["id"], 0, row["key"], None, row["msg"], row["watermark"])
+        for row in rows
+    ]
+    names = "topic string, offset long, ms long, id string, priority int, key string, producer string, msg string"
+    plain = session.createDataFrame(tuples, f"{names}, watermark long")
+    return plain.withColumn("timestamp", fn.timestamp_millis("ms")).select(*COLUMNS_WITH_WATERMARK.fieldNames())
+
+
+def computed(
+    rows: DataFrame, statistic: Callable[[DataFrame, int], DataFrame], users_topic: str | None = None
+) -> dict[int, Row]:
+    stats = statistic(counted_changes(rows, WINDOW_MS, users_topic), WINDOW_MS)
+    events = window_events(stats, "stats").collect()
+    found = {}
+    for event in events:
+        msg = msgspec.json.decode(event["msg"])
+        assert event["id"] == f"stats:{msg['window']['start']}"
+        found[msg["window"]["start"]] = msg
+    assert len(found) == len(events), "a window came twice"
+    return found
+
+
+def assert_tweets_equal(found: dict[str, Any], expected: dict[int, Row]) -> None:
+    assert sorted(found) == sorted(reference.iso(start) for start in expected)
+    for window in expected.values():
+        got = dict(found[window["window"]["start"]])
+        users, exact_users = got.pop("unique_users"), window["unique_users"]
+        assert users == pytest.approx(exact_users, rel=4 * UNIQUE_USERS_ERROR, abs=1)
+        assert_close(got, {name: value for name, value in window.items() if name != "unique_users"})
+
+
+def assert_close(got: Any, wanted: Any) -> None:
+    """Compare exactly, save for the last digits of floating-point sums."""
+    if isinstance(wanted, dict):
+        assert got.keys() == wanted.keys()
+        for name in wanted:
+            assert_close(got[name], wanted[name])
+    elif isinstance(wanted, list):
+        assert len(got) == len(wanted)
+        for one, other in zip(got, wanted, strict=True):
+            assert_close(one, other)
+    elif isinstance(wanted, float):
+        assert got == pytest.approx(wanted, rel=1e-12, abs=1e-12)
+    else:
+        assert got == wanted
+
+
+def sample_rows(count: int = 1500) -> list[Row]:
+    changes = samples.changes(count)
+    return [samples.row(offset, change, arrived=change["at"] + offset % 50) for offset, change in enumerate(changes)]
+
+
+def test_tweets_stats_equal_the_plain_computation(spark_session: SparkSession) -> None:
+    rows = sample_rows()
+    assert_tweets_equal(computed(frame(spark_session, rows), tweets_stats), reference.tweets_stats(rows, WINDOW_MS))
+
+
+def test_users_stats_equal_the_plain_computation(spark_session: SparkSession) -> None:
+    rows = sample_rows()
+    inserts = [("insert", 3), ("update", 4), ("insert", 12_000), ("insert", 50_000), ("snapshot", 5)]
+    for number, (op, after) in enumerate(inserts):
+        change = {"op": op, "document": {"screen_name": "someone"}, "at": START + after}
+        rows.append(samples.row(number, change, arrived=START + after, topic="users"))
+    found = computed(frame(spark_session, rows), users_stats, "users")
+    expected = reference.users_stats(rows, WINDOW_MS)
+    assert sum(window["new_users"] for window in expected.values()) == 3
+    assert_close(found, {reference.iso(start): window for start, window in expected.items()})
+
+
+def test_the_order_of_the_rows_changes_nothing(spark_session: SparkSession) -> None:
+    rows = sample_rows(600)
+    shuffled = list(rows)
+    random.Random(1).shuffle(shuffled)
+    expected = reference.tweets_stats(rows, WINDOW_MS)
+    assert_tweets_equal(computed(frame(spark_session, shuffled), tweets_stats), expected)
+
+
+def test_odd_messages_are_counted_where_they_are_tweets_and_never_raise(spark_session: SparkSession) -> None:
+    rows = [samples.row(offset, change, arrived=START + 2_000) for offset, change in enumerate(samples.ODD)]
+    expected = reference.tweets_stats([row for row in rows if row["msg"].startswith('{"op"')], WINDOW_MS)
+    found = computed(frame(spark_session, rows), tweets_stats)
+    assert_tweets_equal(found, expected)
+    assert sum(window["tweets"] for window in found.values()) == 5
+    users = computed(frame(spark_session, rows), users_stats, "users")
+    assert [window["active_users"] for window in users.values()] == [2]
+
+
+def test_a_row_whose_window_is_final_is_counted_as_late_in_the_open_window(spark_session: SparkSession) -> None:
+    change = samples.changes(1)[0] | {"op": "insert"}
+    rows = [
+        samples.row(0, change | {"at": START}, arrived=START),
+        samples.row(1, change | {"at": START}, arrived=START + 21_000, watermark=START + 10_000),
+        samples.row(2, change | {"at": START + 9_999}, arrived=START + 21_000, watermark=START + 9_999),
+        samples.row(3, change | {"at": START + 20_500}, arrived=START + 21_000, watermark=START + 10_000),
+    ]
+    expected = reference.tweets_stats(rows, WINDOW_MS)
+    assert [(window["tweets"], window["late"]) for _, window in sorted(expected.items())] == [(2, 0), (0, 1), (1, 0)]
+    assert_tweets_equal(computed(frame(spark_session, rows), tweets_stats), expected)
+
+
+def test_a_tie_for_the_tenth_place_is_broken_by_key(spark_session: SparkSession) -> None:
+    tags = [f"tie{number:02}" for number in range(20)]
+    change = {"op": "insert", "document": {"hashtags": tags, "user": {"id_str": "1"}}, "at": START}
+    rows = [samples.row(offset, change, arrived=START) for offset in range(3)]
+    [window] = computed(frame(spark_session, rows), tweets_stats).values()
+    assert window["hashtags"] == [{"key": tag, "count": 3} for tag in tags[:10]]
+
+
+def test_a_time_after_the_brokers_own_is_taken_as_the_brokers(spark_session: SparkSession) -> None:
+    change = {"op": "insert", "document": None, "at": START + 86_400_000}
+    rows = [samples.row(0, change, arrived=START + 5)]
+    [window] = computed(frame(spark_session, rows), tweets_stats).values()
+    assert window["window"]["start"] == reference.iso(START - START % WINDOW_MS)
+
+
+def test_a_window_without_tweets_keeps_all_its_members(spark_session: SparkSession) -> None:
+    change = {"op": "insert", "document": {"screen_name": "someone"}, "at": START}
+    rows = [samples.row(0, change, arrived=START, topic="users")]
+    [window] = computed(frame(spark_session, rows), users_stats, "users").values()
+    assert window["new_users"] == 1
+    assert window["active_users"] == 0
+    assert window["verified_share"] is None
+    assert window["top_by_tweets"] == []
