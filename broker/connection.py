@@ -14,7 +14,7 @@ from anyio.abc import ByteStream
 
 from broker.core import Session
 from broker.errors import Refusal
-from broker.protocol import GREETING_LIMIT, LineSplitter, TooLong, is_foreign_protocol, parse
+from broker.protocol import GREETING_LIMIT, LineSplitter, is_foreign_protocol, parse_lines
 
 if TYPE_CHECKING:
     from broker.server import Server
@@ -102,18 +102,13 @@ class Connection:
     def _execute(self, data: bytes) -> None:
         broker, session = self._server.broker, self.session
         now_ms = self._server.now_ms()
-        for line in self._splitter.feed(data):
-            try:
-                if isinstance(line, TooLong):
-                    raise Refusal("too_long", f"max={self._splitter.max_bytes}")
-                command = parse(line)
-            except Refusal as refusal:
-                broker.refuse(session, refusal)
-                continue
-            if command is not None:
+        for command in parse_lines(self._splitter.feed(data), self._splitter.max_bytes):
+            if isinstance(command, Refusal):
+                broker.refuse(session, command)
+            else:
                 broker.execute(session, command, now_ms)
-                if session.is_leaving:
-                    break
+            if session.is_leaving:
+                break
         self._server.carry_out()
 
     async def _write(self) -> None:

@@ -1,11 +1,11 @@
 """An event: as a publisher makes it, and as the broker stores, delivers and reads it."""
 
-from typing import Any, TypeVar, overload
+from typing import Annotated, Any, TypeVar, overload
 
 import msgspec
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import UNSET, Meta, Raw, Struct, UnsetType
 
-__all__ = ["Event", "RawEvent", "StoredEvent", "decode_stored", "encode_event"]
+__all__ = ["Event", "IncomingEvent", "StoredEvent", "decode_stored", "encode_event"]
 
 T = TypeVar("T")
 
@@ -29,10 +29,27 @@ class Event(Struct, forbid_unknown_fields=True, kw_only=True, gc=False):
     checkpoint: str | UnsetType = UNSET
 
 
-class RawEvent(Event, forbid_unknown_fields=True, kw_only=True, gc=False):
-    """An `Event` as the broker takes it in: `msg` stays the bytes that came."""
+_Name = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_\-][A-Za-z0-9_.\-]{0,127}\Z")]
 
+
+class IncomingEvent(Struct, forbid_unknown_fields=True, kw_only=True, gc=False):
+    """An event as the broker takes it in; `msg` stays the bytes that came.
+
+    The first three members are its place, which the broker fills in; with them it encodes as the line that is stored.
+    """
+
+    topic: str | UnsetType = UNSET
+    offset: int | UnsetType = UNSET
+    timestamp: int | UnsetType = UNSET
+    id: Annotated[str, Meta(min_length=1, max_length=256)]
+    priority: Annotated[int, Meta(ge=0, le=255)] | UnsetType = UNSET
     msg: Raw
+    key: str | UnsetType = UNSET
+    parent: str | UnsetType = UNSET
+    headers: dict[str, str] | UnsetType = UNSET
+    producer: _Name | UnsetType = UNSET
+    sequence: Annotated[int, Meta(ge=0, le=2**63 - 1)] | UnsetType = UNSET
+    checkpoint: str | UnsetType = UNSET
 
 
 class StoredEvent(Struct, kw_only=True, gc=False):

@@ -43,11 +43,11 @@ class SubscriptionRecord(Struct, tag="subscription"):
 
 
 class SettledRecord(Struct, tag="settled"):
-    """Offsets first…last, both included, that a subscription has settled."""
+    """What a subscription has settled: by priority, runs first…last of neighbours in that priority's lane."""
 
     topic: str
     name: str
-    ranges: list[tuple[int, int]]
+    runs: dict[int, list[tuple[int, int]]]
 
 
 class FailedRecord(Struct, tag="failed"):

@@ -5,7 +5,7 @@ One event's path: `execute` gives a published event its offset in its topic's pe
 for the next.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterator
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -14,14 +14,14 @@ from broker.core import reports
 from broker.core.consumer import Consumer
 from broker.core.outbox import refusal_line
 from broker.core.session import Session
-from broker.core.subscription import Subscription, ranges
+from broker.core.subscription import Subscription, Taken
 from broker.core.topic import Topic
 from broker.core.work import Fetch, Work
 from broker.errors import Refusal
 from broker.log import Batch, TopicLog
 from broker.protocol import commands, help_texts
 from broker.protocol.event_lines import redelivered
-from broker.state import CheckpointRecord, ProducersRecord, Record, SettledRecord, UnsubscribedRecord
+from broker.state import CheckpointRecord, ProducersRecord, Record, UnsubscribedRecord
 
 __all__ = ["Broker"]
 
@@ -188,35 +188,28 @@ class Broker:
     def _publish(self, session: Session, command: commands.Publish, now_ms: int) -> None:
         name = command.topic
         topic = self.topics.get(name) or self.topic(name)
-        event = command.event
-        duplicate = topic.producers.duplicate_of(event)
-        if duplicate is not None:
-            topic.duplicates += 1
-            session.outbox.expect_duplicate(name, duplicate)
-            self._release(session)
-        else:
-            session.outbox.expect(name, topic.accept(event, command.body, now_ms))
-            self.work.topics.add(topic)
+        self.counts["commands"] += len(command.events) - 1
+        for accepted in topic.accept(command.events, now_ms):
+            if accepted.is_duplicate:
+                session.outbox.expect_duplicate(name, accepted.first)
+            else:
+                session.outbox.expect(name, accepted.first, accepted.last)
+                self.work.topics.add(topic)
         self._awaiting[name].add(session)
+        self._release(session)
 
     def _ack(self, session: Session, command: commands.Ack, now_ms: int) -> None:
         consumers = session.consumers_of(command.topic)
         if not consumers:
             raise Refusal("not_subscribed", f"this connection has no subscription to {command.topic}")
-        settled: dict[Consumer, list[int]] = {}
-        for ref in command.refs:
-            consumer, offset = self._in_flight(consumers, ref)
-            if consumer is None:
-                continue
-            consumer.settle(offset)
-            settled.setdefault(consumer, []).append(offset)
+        settled = 0
+        for consumer, offsets in self._meant(consumers, command):
+            settled += self._settle(consumer, offsets)
         if not settled:
-            raise Refusal("stale", f"nothing of {' '.join(map(_ref_text, command.refs[:3]))} is in flight here")
-        for consumer, offsets in settled.items():
-            self._note_settled(consumer.subscription, offsets)
+            raise Refusal("stale", "nothing of that is in flight on this connection")
         if not session.is_quiet:
-            self._reply(session, b"+OK ack %b %d\n" % (command.topic.encode(), sum(map(len, settled.values()))))
-        for consumer in settled:
+            self._reply(session, b"+OK ack %b %d\n" % (command.topic.encode(), settled))
+        for consumer in consumers:
             self._pump(consumer.subscription)
 
     def _hello(self, session: Session, command: commands.Hello, now_ms: int) -> None:
@@ -307,15 +300,15 @@ class Broker:
         topic = self.topics[subscription.topic]
         for consumer in subscription.next_consumers():
             while (room := consumer.room) > 0:
-                runs = subscription.take(min(room, TAKE_MAX, max(1, TAKE_BYTES // topic.recent.mean_bytes)))
-                if not runs:
+                taken = subscription.take(min(room, TAKE_MAX, max(1, TAKE_BYTES // topic.recent.mean_bytes)))
+                if not taken:
                     return
-                self._hand_over(topic, consumer, runs)
+                self._hand_over(topic, consumer, taken)
 
-    def _hand_over(self, topic: Topic, consumer: Consumer, runs: list[tuple[int, list[int]]]) -> None:
+    def _hand_over(self, topic: Topic, consumer: Consumer, taken: list[Taken]) -> None:
         offsets: list[int] = []
-        for priority, run in runs:
-            consumer.in_flight.update(dict.fromkeys(run, priority))
+        for slot, run in taken:
+            consumer.in_flight.update(zip(run, range(slot, slot + len(run)), strict=True))
             offsets += run
         lines = topic.recent.lines(offsets)
         if lines is None:
@@ -335,31 +328,36 @@ class Broker:
         self.counts["delivered"] += len(lines)
         self.work.sessions.add(consumer.session)
 
-    def _in_flight(self, consumers: Iterable[Consumer], ref: int | str) -> tuple[Consumer | None, int]:
-        for consumer in consumers:
-            if isinstance(ref, str) and not consumer.knows_ids:
-                found = self.topics[consumer.subscription.topic].read_lines(list(consumer.in_flight))
-                consumer.note_ids([offset for offset, _ in found], [line for _, line in found])
-            offset = consumer.find(ref)
-            if offset is not None:
-                return consumer, offset
-        return None, -1
-
-    def _settle(self, consumer: Consumer, offsets: list[int]) -> None:
-        for offset in offsets:
-            consumer.settle(offset)
-        self._note_settled(consumer.subscription, offsets)
-
-    def _note_settled(self, subscription: Subscription, offsets: list[int]) -> None:
-        if not offsets:
+    def _meant(self, consumers: list[Consumer], command: commands.Ack) -> Iterator[tuple[Consumer, list[int]]]:
+        """Find the events in flight that an ack's refs mean; where several consumers could have one, the first has it."""
+        if command.offsets is not None and len(consumers) == 1:
+            yield consumers[0], command.offsets
             return
-        subscription.settled += len(offsets)
-        self.counts["acked"] += len(offsets)
-        if subscription.failed_tries:
-            for offset in offsets:
-                subscription.failed_tries.pop(offset, None)
-        if subscription.is_durable:
-            self._keep(SettledRecord(subscription.topic, subscription.name, ranges(offsets)))
+        for ref in command.offsets or command.refs:
+            for consumer in consumers:
+                offset = self._find(consumer, ref)
+                if offset is not None:
+                    yield consumer, [offset]
+                    break
+
+    def _find(self, consumer: Consumer, ref: int | str) -> int | None:
+        if isinstance(ref, str) and not consumer.knows_ids:
+            found = self.topics[consumer.subscription.topic].read_lines(list(consumer.in_flight))
+            consumer.note_ids([offset for offset, _ in found], [line for _, line in found])
+        return consumer.find(ref)
+
+    def _settle(self, consumer: Consumer, offsets: list[int]) -> int:
+        """Settle what of `offsets` is in flight with a consumer; returns how many."""
+        subscription = consumer.subscription
+        settled = consumer.settle(offsets)
+        if settled:
+            subscription.settled += len(settled)
+            self.counts["acked"] += len(settled)
+            for offset in subscription.failed_tries.keys() & settled.keys():
+                del subscription.failed_tries[offset]
+            if subscription.is_durable:
+                self._keep(subscription.settled_record(settled))
+        return len(settled)
 
     def _detach(self, consumer: Consumer) -> None:
         subscription = consumer.subscription
@@ -408,7 +406,3 @@ class Broker:
         if start == "earliest":
             return topic.log.earliest
         return start if isinstance(start, int) else topic.visible
-
-
-def _ref_text(ref: int | str) -> str:
-    return f"@{ref}" if isinstance(ref, int) else ref

@@ -12,7 +12,7 @@ __all__ = ["Consumer"]
 
 
 class Consumer:
-    """Always true: every offset in `in_flight` ({offset: priority}) was taken by this consumer and is not settled."""
+    """Always true: every offset in `in_flight` ({offset: slot}) was taken by this consumer and is not settled."""
 
     __slots__ = ("_ids", "fetching", "in_flight", "prefetch", "session", "subscription")
 
@@ -57,9 +57,14 @@ class Consumer:
         known = (self._ids or {}).get(ref, ())
         return min((offset for offset in known if offset in self.in_flight), default=None)
 
-    def settle(self, offset: int) -> None:
-        """Take an offset out of flight."""
-        del self.in_flight[offset]
+    def settle(self, offsets: list[int]) -> dict[int, int]:
+        """Take those of `offsets` that are in flight out of it; returns them with their slots."""
+        in_flight = self.in_flight
+        settled = {offset: in_flight.pop(offset) for offset in offsets if offset in in_flight}
+        self._trim_ids()
+        return settled
+
+    def _trim_ids(self) -> None:
         if self._ids is not None and len(self._ids) > 2 * len(self.in_flight) + 1024:
             self._forget_settled_ids(self._ids)
 

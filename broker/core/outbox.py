@@ -65,19 +65,18 @@ class Outbox:
         self._ready += lines
         self.size += sum(map(len, lines))
 
-    def expect(self, topic: str, offset: int) -> None:
-        """Add a place for the confirmation of an event, merged with its neighbour's."""
-        if self._waiting:
-            before = self._waiting[-1]
-            if (
-                type(before) is _Awaited
-                and before.last == offset - 1
-                and before.topic == topic
-                and not before.is_duplicate
-            ):
-                before.last = offset
-                return
-        self._waiting.append(_Awaited(topic, offset, offset, is_duplicate=False))
+    def expect(self, topic: str, first: int, last: int) -> None:
+        """Add a place for the confirmation of events, merged with its neighbour's."""
+        before = self._waiting[-1] if self._waiting else None
+        if (
+            isinstance(before, _Awaited)
+            and before.last == first - 1
+            and before.topic == topic
+            and not before.is_duplicate
+        ):
+            before.last = last
+        else:
+            self._waiting.append(_Awaited(topic, first, last, is_duplicate=False))
 
     def expect_duplicate(self, topic: str, offset: int) -> None:
         """Add a place for ``+OK dup``, which waits until the event that was first is confirmed itself."""

@@ -6,7 +6,7 @@ Two tables, since a decision is taken before the disk has it: `accepted` is what
 
 from msgspec import UNSET, Struct
 
-from broker.events import Event, StoredEvent
+from broker.events import IncomingEvent, StoredEvent
 
 __all__ = ["Producer", "Producers"]
 
@@ -28,7 +28,7 @@ class Producers:
         self._touched: set[str] = set()
         self._writing: dict[str, Producer] = {}
 
-    def duplicate_of(self, event: Event) -> int | None:
+    def duplicate_of(self, event: IncomingEvent) -> int | None:
         """Return the offset of the producer's last event if `event` is not newer than that, else None."""
         if event.producer is UNSET or event.sequence is UNSET:
             return None
@@ -37,7 +37,7 @@ class Producers:
             return None
         return known.offset
 
-    def accept(self, event: Event | StoredEvent, offset: int) -> None:
+    def accept(self, event: IncomingEvent | StoredEvent, offset: int) -> None:
         """Take note of an event that will be written at `offset`."""
         if event.producer is not UNSET:
             known = self.accepted.get(event.producer, _NONE)

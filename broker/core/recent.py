@@ -1,5 +1,6 @@
 """The newest lines of a topic, kept in memory so that delivering them reads no file."""
 
+from collections import deque
 from typing import Final
 
 __all__ = ["RecentLines"]
@@ -15,6 +16,8 @@ class RecentLines:
         self.bytes_max = bytes_max
         self.size = 0
         self._lines: list[bytes] = []
+        # (count, bytes) of what came together and leaves together
+        self._batches: deque[tuple[int, int]] = deque()
 
     @property
     def mean_bytes(self) -> int:
@@ -25,9 +28,12 @@ class RecentLines:
         """Keep the lines of the offsets from `first` on; a gap before `first` forgets what was there."""
         if first != self.first + len(self._lines):
             self._lines.clear()
+            self._batches.clear()
             self.first, self.size = first, 0
+        size = sum(map(len, lines))
         self._lines += lines
-        self.size += sum(map(len, lines))
+        self._batches.append((len(lines), size))
+        self.size += size
         if self.size > self.bytes_max:
             self._drop_oldest()
 
@@ -44,10 +50,10 @@ class RecentLines:
         return [self._lines[offset - start] for offset in offsets]
 
     def _drop_oldest(self) -> None:
-        count = 0
-        goal = self.bytes_max * _KEEP_SHARE
-        while self.size > goal and count < len(self._lines):
-            self.size -= len(self._lines[count])
-            count += 1
-        del self._lines[:count]
-        self.first += count
+        gone = 0
+        while self.size > self.bytes_max * _KEEP_SHARE:
+            count, size = self._batches.popleft()
+            gone += count
+            self.size -= size
+        del self._lines[:gone]
+        self.first += gone

@@ -30,7 +30,7 @@ class _Kept:
 
     def __init__(self, record: SubscriptionRecord) -> None:
         self.record = record
-        self.settled: list[tuple[int, int]] = []
+        self.settled: list[SettledRecord] = []
         self.tries: dict[int, int] = {}
 
 
@@ -67,7 +67,7 @@ def _note(
         subscriptions.pop(key, None)
     elif key in subscriptions:
         if isinstance(record, SettledRecord):
-            subscriptions[key].settled += record.ranges
+            subscriptions[key].settled.append(record)
         else:
             subscriptions[key].tries[record.offset] = record.tries
 

@@ -5,16 +5,32 @@ promise says. Always true: offsets below `visible` are in the log; those from `v
 written; only visible events are delivered or read.
 """
 
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from msgspec import UNSET
+
+from broker.core import slots
 from broker.core.lanes import Lanes
 from broker.core.producers import Producers
 from broker.core.recent import RecentLines
-from broker.core.subscription import Subscription, ranges
-from broker.events import Event
+from broker.core.subscription import Subscription
+from broker.events import IncomingEvent
 from broker.log import Batch, TopicLog
 from broker.log.index import split_by_priority
-from broker.protocol.event_lines import stored_line
+from broker.protocol.event_lines import place
 
-__all__ = ["Topic"]
+__all__ = ["Accepted", "Topic"]
+
+_READ_BYTES = 1 << 20
+
+
+class Accepted(NamedTuple):
+    """Offsets first…last, given to events behind each other; or, for a repeated event, the offset of the first one."""
+
+    first: int
+    last: int
+    is_duplicate: bool
 
 
 class Topic:
@@ -38,21 +54,37 @@ class Topic:
         """Whether events wait to be written."""
         return bool(self._pending.lines)
 
-    def accept(self, event: Event, body: bytes, now_ms: int) -> int:
-        """Give an event its offset and put it into the pending batch."""
-        offset = self.next
-        pending = self._pending
+    def accept(self, events: list[IncomingEvent], now_ms: int) -> Iterator[Accepted]:
+        """Give events their offsets and put them into the pending batch; repeated ones are left out.
+
+        Yields a run of offsets for what was accepted behind each other, and one entry for each repeated event.
+        """
+        run: list[IncomingEvent] = []
+        for event in events:
+            if event.producer is not UNSET:
+                duplicate = self.producers.duplicate_of(event)
+                if duplicate is not None:
+                    yield from self._accept_run(run, now_ms)
+                    run = []
+                    self.duplicates += 1
+                    yield Accepted(duplicate, duplicate, is_duplicate=True)
+                    continue
+                self.producers.accept(event, self.next + len(run))
+            run.append(event)
+        yield from self._accept_run(run, now_ms)
+
+    def _accept_run(self, events: list[IncomingEvent], now_ms: int) -> Iterator[Accepted]:
+        if not events:
+            return
         # A clock that was set back must not make the log run backwards in time.
-        if now_ms < self._last_timestamp:
-            now_ms = self._last_timestamp
-        else:
-            self._last_timestamp = now_ms
-        pending.lines.append(stored_line(self.name, offset, now_ms, body))
-        pending.timestamps.append(now_ms)
-        pending.priorities.append(event.priority)
-        self.producers.accept(event, offset)
-        self.next = offset + 1
-        return offset
+        now_ms = self._last_timestamp = max(now_ms, self._last_timestamp)
+        first, pending = self.next, self._pending
+        lines, priorities = place(events, self.name, first, now_ms)
+        pending.lines += lines
+        pending.timestamps += [now_ms] * len(lines)
+        pending.priorities += priorities
+        self.next = first + len(lines)
+        yield Accepted(first, self.next - 1, is_duplicate=False)
 
     def begin_write(self) -> Batch:
         """Hand over the pending batch; the next one begins behind it."""
@@ -95,15 +127,12 @@ class Topic:
         lines = self.recent.lines(offsets) if offsets else []
         if lines is not None:
             return list(zip(offsets, lines, strict=True))
-        found: list[tuple[int, bytes]] = []
-        for first, last in ranges(offsets):
+        found: dict[int, bytes] = {}
+        for first, last in slots.runs(sorted(offsets)):
             at = first
             while at <= last:
-                batch, after, damaged = self.log.read(at, last + 1 - at, 1 << 20)
+                some, after, damaged = self.log.read(at, last + 1 - at, _READ_BYTES)
                 broken = {damage.offset for damage in damaged}
-                found += zip((o for o in range(at, after) if o not in broken), batch, strict=True)
-                if after == at:
-                    break
-                at = after
-        order = {offset: number for number, offset in enumerate(offsets)}
-        return sorted(found, key=lambda pair: order[pair[0]])
+                found.update(zip((o for o in range(at, after) if o not in broken), some, strict=True))
+                at = max(after, at + 1)
+        return [(offset, found[offset]) for offset in offsets if offset in found]

@@ -4,66 +4,64 @@ The form is fixed so that delivering is a slice and never an encode::
 
     {"topic":"tweets","offset":1042,"timestamp":1650054011933,"id":"1","priority":3,"msg":"tweet 1"}
 
-with the optional members behind `msg`. `parse_event` gives the part from ``"id"`` on (with an opening brace), `stored_line`
-puts the place in front of it.
+with the optional members behind `msg`.
 """
 
 import json
 import re
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
-from msgspec import UNSET, Meta, Raw, UnsetType
+from msgspec import UNSET
 
 from broker.errors import Refusal
-from broker.events import RawEvent
+from broker.events import IncomingEvent
 
-__all__ = ["line_id", "parse_event", "redelivered", "stored_line"]
+__all__ = ["line_id", "parse_event", "parse_events", "place", "redelivered"]
 
-_Name = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_\-][A-Za-z0-9_.\-]{0,127}\Z")]
-
-
-class _CheckedEvent(RawEvent, forbid_unknown_fields=True, kw_only=True, gc=False):
-    id: Annotated[str, Meta(min_length=1, max_length=256)]
-    priority: Annotated[int, Meta(ge=0, le=255)] = 0
-    msg: Raw
-    producer: _Name | UnsetType = UNSET
-    sequence: Annotated[int, Meta(ge=0, le=2**63 - 1)] | UnsetType = UNSET
-
-
-_decode = msgspec.json.Decoder(_CheckedEvent).decode
-_encode = msgspec.json.Encoder().encode
-_DEFAULT_PRIORITY = len(b'"priority":0,')
+_decode = msgspec.json.Decoder(IncomingEvent).decode
+_encode_lines = msgspec.json.Encoder().encode_lines
 _ID = re.compile(rb'"id":("(?:[^"\\]|\\.)*")')
+_PLACE_MEMBERS = frozenset({"topic", "offset", "timestamp"})
 
 
-def parse_event(raw: bytes) -> tuple[RawEvent, bytes]:
-    """Return the event and its one form without a place. Raises Refusal ``bad_utf8``, ``bad_json`` or ``bad_event``."""
+def parse_events(raws: list[bytes]) -> list[IncomingEvent]:
+    """Return the events that `raws` are. Raises Refusal for the first thing found wrong, without saying where."""
     try:
-        if not raw.isascii():
-            raw.decode()
-        event = _decode(raw)
-        body = _encode(event)
+        if not all(map(bytes.isascii, raws)):
+            b"".join(raws).decode()
+        events = list(map(_decode, raws))
     except UnicodeDecodeError:
         raise Refusal("bad_utf8", "the line is not UTF-8") from None
     except msgspec.ValidationError as error:
         raise Refusal("bad_event", str(error)) from None
     except (msgspec.DecodeError, RecursionError) as error:
         raise Refusal("bad_json", str(error)) from None
-    # What msgspec writes is never longer than what it read, save a default priority; so equal lengths leave no room
-    # for a member that stood twice.
-    if len(body) != len(raw):
-        _refuse_duplicates(raw, body)
-    if event.producer is UNSET and event.sequence is not UNSET:
-        raise Refusal("bad_event", "a sequence needs a producer")
-    return event, body
+    _refuse_unwritten(events, raws)
+    return events
 
 
-def _refuse_duplicates(raw: bytes, body: bytes) -> None:
-    if len(body) - len(raw) == _DEFAULT_PRIORITY and b'"priority"' not in raw:
-        return
+def parse_event(raw: bytes) -> IncomingEvent:
+    """Return the event that `raw` is. Raises Refusal ``bad_utf8``, ``bad_json`` or ``bad_event``."""
+    return parse_events([raw])[0]
+
+
+def _refuse_unwritten(events: list[IncomingEvent], raws: list[bytes]) -> None:
+    """Refuse members that are lost when the event is written again: what stands twice, and a place of its own."""
+    for event in events:
+        if event.sequence is not UNSET and event.producer is UNSET:
+            raise Refusal("bad_event", "a sequence needs a producer")
+    # What is written is never longer than what was read, so where the sum is the same nothing can have been lost.
+    if len(_encode_lines(events)) - len(events) != sum(map(len, raws)):
+        for raw in raws:
+            _check_members(raw)
+
+
+def _check_members(raw: bytes) -> None:
     names = _member_names(raw)
-    for name in set(names):
+    for name in names:
+        if name in _PLACE_MEMBERS:
+            raise Refusal("bad_event", f"Object contains unknown field `{name}`")
         if names.count(name) > 1:
             raise Refusal("bad_event", f"member {name!r} stands twice")
 
@@ -82,9 +80,17 @@ def _member_names(raw: bytes) -> list[str]:
     return outermost
 
 
-def stored_line(topic: str, offset: int, timestamp: int, body: bytes) -> bytes:
-    """Put an event's place in front of it; the result ends with the line end."""
-    return b'{"topic":"%b","offset":%d,"timestamp":%d,%b\n' % (topic.encode(), offset, timestamp, body[1:])
+def place(events: list[IncomingEvent], topic: str, first: int, timestamp: int) -> tuple[list[bytes], list[int]]:
+    """Give events their places in a topic from offset `first` on; returns their lines, with ends, and priorities."""
+    priorities: list[int] = []
+    for offset, event in enumerate(events, first):
+        event.topic = topic
+        event.offset = offset
+        event.timestamp = timestamp
+        if event.priority is UNSET:
+            event.priority = 0
+        priorities.append(event.priority)
+    return _encode_lines(events).splitlines(keepends=True), priorities
 
 
 def redelivered(line: bytes, attempt: int) -> bytes:

@@ -6,7 +6,7 @@ Always true: the lines do not depend on how the bytes were cut, and the splitter
 import re
 from typing import Final
 
-__all__ = ["GREETING_LIMIT", "LineSplitter", "TooLong", "is_foreign_protocol"]
+__all__ = ["GREETING_LIMIT", "TOO_LONG", "LineSplitter", "is_foreign_protocol"]
 
 GREETING_LIMIT: Final = 16
 """So many bytes of a first line tell HTTP and TLS from ours."""
@@ -20,14 +20,8 @@ _FOREIGN = re.compile(
 )
 
 
-class TooLong:
-    """Stands in the list of lines where one was longer than the limit and has been skipped."""
-
-    def __repr__(self) -> str:
-        return "TooLong"
-
-
-TOO_LONG: Final = TooLong()
+TOO_LONG: Final = b"\n"
+"""Stands in the list of lines where one was longer than the limit and has been skipped; no line can hold a line end."""
 
 
 class LineSplitter:
@@ -42,31 +36,23 @@ class LineSplitter:
         self._rest = b""
         self._is_skipping = False
 
-    def feed(self, data: bytes) -> list[bytes | TooLong]:
-        """Return the lines that `data` completes, in order, without their ends; an oversize one as `TooLong`."""
+    def feed(self, data: bytes) -> list[bytes]:
+        """Return the lines that `data` completes, in order, without their ends; an oversize one as `TOO_LONG`."""
         if b"\r" in data:
             data = data.replace(b"\r", b" ")
-        lines: list[bytes | TooLong] = []
-        *whole, tail = data.split(b"\n")
-        if whole:
-            whole[0] = self._rest + whole[0]
-            lines.extend(whole)
-            self._check_lengths(lines, len(data))
+        lines = data.split(b"\n")
+        tail = lines.pop()
+        if lines:
+            lines[0] = TOO_LONG if self._is_skipping else self._rest + lines[0]
             self._rest, self._is_skipping = b"", False
+            if max(len(lines[0]), len(data)) > self.max_bytes:
+                lines = [line if self._fits(line) else TOO_LONG for line in lines]
         self._keep(tail)
         return lines
 
-    def _check_lengths(self, lines: list[bytes | TooLong], bytes_fed: int) -> None:
-        if self._is_skipping or not self._fits(lines[0]):
-            lines[0] = TOO_LONG
-        if bytes_fed > self.max_bytes:
-            lines[1:] = [line if self._fits(line) else TOO_LONG for line in lines[1:]]
-
-    def _fits(self, line: bytes | TooLong) -> bool:
+    def _fits(self, line: bytes) -> bool:
         # The one byte more may be the carriage return of a line that just fits.
-        return isinstance(line, bytes) and (
-            len(line) <= self.max_bytes or (len(line) == self.max_bytes + 1 and line.endswith(b" "))
-        )
+        return len(line) <= self.max_bytes or (len(line) == self.max_bytes + 1 and line.endswith(b" "))
 
     def _keep(self, tail: bytes) -> None:
         if not self._is_skipping:
