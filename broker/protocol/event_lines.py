@@ -22,7 +22,6 @@ __all__ = ["line_id", "parse_event", "parse_events", "place", "redelivered"]
 _decode = msgspec.json.Decoder(IncomingEvent).decode
 _encode_lines = msgspec.json.Encoder().encode_lines
 _ID = re.compile(rb'"id":("(?:[^"\\]|\\.)*")')
-_PLACE_MEMBERS = frozenset({"topic", "offset", "timestamp"})
 
 
 def parse_events(raws: list[bytes]) -> list[IncomingEvent]:
@@ -47,8 +46,10 @@ def parse_event(raw: bytes) -> IncomingEvent:
 
 
 def _refuse_unwritten(events: list[IncomingEvent], raws: list[bytes]) -> None:
-    """Refuse members that are lost when the event is written again: what stands twice, and a place of its own."""
+    """Refuse a place of the event's own, and members that would be lost when it is written: what stands twice."""
     for event in events:
+        if event.topic is not UNSET or event.offset is not UNSET or event.timestamp is not UNSET:
+            raise Refusal("bad_event", "topic, offset and timestamp are the broker's to give")
         if event.sequence is not UNSET and event.producer is UNSET:
             raise Refusal("bad_event", "a sequence needs a producer")
     # What is written is never longer than what was read, so where the sum is the same nothing can have been lost.
@@ -60,8 +61,6 @@ def _refuse_unwritten(events: list[IncomingEvent], raws: list[bytes]) -> None:
 def _check_members(raw: bytes) -> None:
     names = _member_names(raw)
     for name in names:
-        if name in _PLACE_MEMBERS:
-            raise Refusal("bad_event", f"Object contains unknown field `{name}`")
         if names.count(name) > 1:
             raise Refusal("bad_event", f"member {name!r} stands twice")
 
