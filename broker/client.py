@@ -8,7 +8,7 @@ lost connection all of them are sent again, save acks, since what was in flight 
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Self
 
 import anyio
 import msgspec
@@ -31,7 +31,7 @@ PAUSES_S: Final = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 
 logger = structlog.stdlib.get_logger()
 
-Start = int | Literal["earliest", "latest"]
+Start = int | str
 OnConfirm = Callable[[Receipt], None]
 
 
@@ -83,6 +83,22 @@ class _AckCommand(_Command):
     def refuse(self, refusal: Refusal) -> bool:
         self._subscription.stale += 1
         return True
+
+
+class _SubscribeCommand(_Command):
+    """The command that makes a subscription, or goes on with it on a new connection."""
+
+    def __init__(self, line: bytes, subscription: "Subscription") -> None:
+        super().__init__(line)
+        self._subscription = subscription
+
+    def answer(self, reply: bytes, lines: list[bytes]) -> bool:
+        self._subscription.begin(replies.subscription_name(reply))
+        return super().answer(reply, lines)
+
+    def refuse(self, refusal: Refusal) -> bool:
+        self._subscription.end(refusal)
+        return super().refuse(refusal)
 
 
 class _PublishRun(_Command):
@@ -180,14 +196,15 @@ class Client:
     ) -> "Subscription":
         """Subscribe to a topic; with `as_` the subscription outlives this client. Raises Refusal.
 
-        `prefetch` (1–100,000) events may be in flight here. A client has one subscription a topic.
+        `prefetch` (1–100,000) events may be in flight here. `from_` counts when the subscription is new: ``latest``,
+        ``earliest`` or an offset. A client has one subscription a topic.
         """
         if topic in self._subscriptions:
             raise ValueError(f"this client has a subscription to {topic} already; use another client")
         subscription = Subscription(self, topic, as_, prefetch, from_, is_created=create)
         self._subscriptions[topic] = subscription
         try:
-            await self._ask(subscription.line())
+            await self._send(_SubscribeCommand(subscription.line(), subscription)).wait()
         except Refusal:
             del self._subscriptions[topic]
             raise
@@ -309,9 +326,8 @@ class Client:
         again = [command for command in self._sent if command.resend()]
         hello = [_Command(b""), _Command(f"hello {self.name}\n".encode())]
         if self.connects:
-            waiting = {command.line for command in again}
-            subscribing = [s.resume_line() for s in self._subscriptions.values() if s.line() not in waiting]
-            hello += [_Command(line) for line in subscribing]
+            known = [subscription for subscription in self._subscriptions.values() if subscription.known_as]
+            hello += [_SubscribeCommand(subscription.resume_line(), subscription) for subscription in known]
         self._sent = deque([*hello, *again])
         self._rest, self._read = b"", None
         self._is_connected = True
@@ -462,7 +478,10 @@ class Publisher:
 
 
 class Subscription:
-    """What a topic delivers to this client; iterate over it for lists of events, and `ack` them."""
+    """What a topic delivers to this client; iterate over it for lists of events, and `ack` them.
+
+    `known_as` is the name that the broker has for it, `stale` counts acks that came too late.
+    """
 
     def __init__(
         self, client: Client, topic: str, name: str | None, prefetch: int, start: Start, *, is_created: bool
@@ -470,6 +489,7 @@ class Subscription:
         self.topic = topic
         self.name = name
         self.stale = 0
+        self.known_as = ""
         self._client = client
         self._options = f"prefetch={prefetch}{' create' if is_created else ''}"
         self._start = start
@@ -477,6 +497,7 @@ class Subscription:
         self._events: list[StoredEvent] = []
         self._has_events = anyio.Event()
         self._has_ended = False
+        self._refusal: Refusal | None = None
 
     @property
     def as_option(self) -> str:
@@ -503,19 +524,23 @@ class Subscription:
         self._next = max(self._next, events[-1].offset + 1)
         self._has_events.set()
 
-    def end(self) -> None:
-        """The client's: it was unsubscribed."""
-        self._has_ended = True
+    def begin(self, known_as: str) -> None:
+        """The client's: the broker has made it, or goes on with it on a new connection."""
+        self.known_as = known_as
+
+    def end(self, refusal: Refusal | None = None) -> None:
+        """The client's: it was unsubscribed, or the broker refuses to go on with it."""
+        self._has_ended, self._refusal = True, refusal
         self._has_events.set()
 
     def __aiter__(self) -> AsyncIterator[list[StoredEvent]]:
         return self
 
     async def __anext__(self) -> list[StoredEvent]:
-        """Return what has arrived and was not yet returned; at least one event."""
+        """Return what has arrived and was not yet returned; at least one event. Raises Refusal if it cannot go on."""
         while not self._events:
             if self._has_ended:
-                raise StopAsyncIteration
+                raise self._refusal or StopAsyncIteration
             self._has_events = anyio.Event()
             await self._has_events.wait()
         batch, self._events = self._events, []

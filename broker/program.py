@@ -35,6 +35,7 @@ def settings_config(program: str) -> SettingsConfigDict:
     prefix = program.removeprefix("python -m ").replace(".", "_").upper()
     return SettingsConfigDict(
         env_prefix=f"TWEETWIRE_{prefix}_",
+        env_prefix_target="all",
         cli_prog_name=program,
         cli_kebab_case=True,
         cli_implicit_flags=True,

@@ -21,6 +21,7 @@ __all__ = [
     "read_head",
     "receipt",
     "refusal_of",
+    "subscription_name",
     "topics_answer",
 ]
 
@@ -86,6 +87,11 @@ def receipt(line: bytes) -> Receipt:
 def json_answer(line: bytes, words: int) -> bytes:
     """Return the JSON behind the first `words` words of a reply."""
     return line.split(b" ", words)[words]
+
+
+def subscription_name(line: bytes) -> str:
+    """Return the name in ``+OK sub <topic> as=<name> …``."""
+    return line.split(b" ")[3].removeprefix(b"as=").decode()
 
 
 def read_head(line: bytes) -> tuple[int, int]:
