@@ -46,6 +46,7 @@ class Observer:
         self._stored: dict[str, frozenset[str]] = {}
         self._stats = opening
         self._opening = {topic: self._standing(topic) for topic in CHANGES}
+        self._statistics_before = self._next("tweets_stats")
         self._settings = settings
         self._supervisor = supervisor
         self._client = client
@@ -65,6 +66,11 @@ class Observer:
             for topic in CHANGES:
                 ids = mongo[self._settings.database][topic].find({}, {"_id": 1}).batch_size(10_000)
                 self._stored[topic] = frozenset([str(document["_id"]) async for document in ids])
+
+    @property
+    def has_new_statistics(self) -> bool:
+        """Whether Spark has published in this run."""
+        return self._next("tweets_stats") > self._statistics_before
 
     def unsettled(self, topic: str) -> int:
         """Return how many events of `topic` the demo's subscriber has yet to ack."""
@@ -99,9 +105,12 @@ class Observer:
         of_subscription = of_topic.get("subscriptions", {}).get(SUBSCRIPTION, nothing)
         return Standing(of_topic.get("next", 0), of_subscription["pending"] + of_subscription["in_flight"])
 
+    def _next(self, topic: str) -> int:
+        return int(self._stats["topics"].get(topic, {}).get("next", 0))
+
     def _note_rates(self) -> None:
         now = time.monotonic()
         for topic in TOPICS:
-            before, offset = self.rates.get(topic), self._stats["topics"].get(topic, {}).get("next", 0)
+            before, offset = self.rates.get(topic), self._next(topic)
             per_second = (offset - before.next) / (now - before.at) if before else 0.0
             self.rates[topic] = Rate(offset, now, per_second)

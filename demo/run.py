@@ -1,5 +1,6 @@
 """One run of the demo, from the first port to the closing check."""
 
+import math
 import os
 import sys
 import time
@@ -7,7 +8,6 @@ from contextlib import ExitStack
 from typing import Any
 
 import anyio
-import anyio.to_thread
 import msgspec
 from rich.console import Console
 
@@ -27,8 +27,9 @@ from spark.java import check_java
 
 __all__ = ["serve"]
 
-_READY_WITHIN_S = 120.0
+_READY_WITHIN_S = 180.0
 _LOOK_EVERY_S = 1.0
+_FOR_EVER_S = 1e9
 _WIDTH = 120
 """Columns of the closing table where there is no terminal to ask."""
 
@@ -42,6 +43,7 @@ class Demo:
         self.stop = stop
         self.opening: dict[str, Any] = {}
         self._began_at = time.monotonic()
+        self._has_statistics = False
 
     def note_opening(self) -> None:
         """Ask the broker how things stand before the subscriber starts; runs each time the broker has started."""
@@ -50,50 +52,65 @@ class Demo:
                 self.opening = client.stats()
 
     async def run(self, supervisor: Supervisor, view: View) -> list[Row]:
-        """Start, watch, end; returns the closing check, which is empty if the end was called before all was ready."""
-        await self._wait_ready(supervisor, view)
-        if self.stop.is_set():
+        """Start, watch, end; returns the closing check, which is empty if the end was called before there was anything."""
+        if not await self._is_under_way(supervisor, view):
             return []
         async with Client(self.at.broker_address, name="demo") as client:
             observer = Observer(self.settings, supervisor, client, self.opening)
-            ready("demo", self.at.broker_address)
             await self._watch(supervisor, observer, view)
             return await end_in_order(
                 supervisor, observer, view, mongo_url=self.at.mongo_url, settle_within_s=self.settings.settle_within
             )
 
-    async def _wait_ready(self, supervisor: Supervisor, view: View) -> None:
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._show_start, view)
-            tasks.start_soon(self._give_up_at_stop, tasks.cancel_scope)
-            await supervisor.wait_ready(_READY_WITHIN_S)
-            tasks.cancel_scope.cancel()
-
-    async def _show_start(self, view: View) -> None:
-        while True:
+    async def _is_under_way(self, supervisor: Supervisor, view: View) -> bool:
+        """Wait for broker and MongoDB; returns False if the end was called before."""
+        while not self.stop.is_set():
+            self._see_to_the_start(supervisor)
+            if all(supervisor[name].became_ready.is_set() for name in ("mongodb", "broker") if name in supervisor):
+                return True
             view.show(None)
-            await anyio.sleep(_LOOK_EVERY_S / 4)
-
-    async def _give_up_at_stop(self, scope: anyio.CancelScope) -> None:
-        await self.stop.wait()
-        scope.cancel()
+            await self._pause(_LOOK_EVERY_S / 10)
+        return False
 
     async def _watch(self, supervisor: Supervisor, observer: Observer, view: View) -> None:
         """Look and show until it is to end: told so, the time is over, or the source has ended."""
-        view.say("running")
-        end_at = time.monotonic() + (self.settings.seconds or float("inf"))
-        has_statistics = False
+        end_at = math.inf
         while not self.stop.is_set() and supervisor["sse_ingest"].state is not State.ENDED:
+            if end_at == math.inf and self._is_ready(supervisor, view):
+                end_at = time.monotonic() + (self.settings.seconds or _FOR_EVER_S)
             await observer.look()
             view.show(observer)
-            if observer.tally.latest and not has_statistics:
-                has_statistics = True
-                logger().info("first statistics", after_s=round(time.monotonic() - self._began_at, 1))
+            self._note_first_statistics(observer)
             remaining_s = end_at - time.monotonic()
             if remaining_s <= 0:
                 return
-            with anyio.move_on_after(min(_LOOK_EVERY_S, remaining_s)):
-                await self.stop.wait()
+            await self._pause(min(_LOOK_EVERY_S, remaining_s))
+
+    def _is_ready(self, supervisor: Supervisor, view: View) -> bool:
+        late = self._see_to_the_start(supervisor)
+        if late:
+            view.say(f"starting: {', '.join(late)}")
+            return False
+        ready("demo", self.at.broker_address)
+        view.say("running")
+        return True
+
+    def _see_to_the_start(self, supervisor: Supervisor) -> list[str]:
+        """Return who has not been ready yet. Raises StartError when that takes too long."""
+        late = [name for name, child in supervisor.children.items() if not child.became_ready.is_set()]
+        if late and time.monotonic() - self._began_at > _READY_WITHIN_S:
+            logs = ", ".join(f"{name} ({supervisor[name].log_path})" for name in late)
+            raise StartError(f"not ready after {_READY_WITHIN_S:g} s: {logs}")
+        return late
+
+    def _note_first_statistics(self, observer: Observer) -> None:
+        if not self._has_statistics and observer.has_new_statistics:
+            self._has_statistics = True
+            logger().info("first statistics", after_s=round(time.monotonic() - self._began_at, 1))
+
+    async def _pause(self, seconds: float) -> None:
+        with anyio.move_on_after(seconds):
+            await self.stop.wait()
 
 
 async def serve(settings: DemoSettings, stop: anyio.Event) -> int:

@@ -83,7 +83,7 @@ class Stress:
             )
         except Refusal as refusal:
             raise StartError(f"the broker refuses the subscription to {topic}: {refusal}") from refusal
-        return Reader(subscription, self._ledger_of(topic, subscription.name or ""), confirmation)
+        return Reader(subscription, self._ledger_of(topic, subscription.known_as), confirmation)
 
     def _ledger_of(self, topic: str, name: str) -> Ledger:
         for ledger in self.ledgers:
@@ -100,7 +100,7 @@ class Stress:
             sentence = f"the broker at {self.settings.broker} does not answer, so nothing can be said about loss"
             raise StartError(sentence) from error
         # A subscription without a name has another one after its connection was lost and made again.
-        names = {reader.ledger: reader.subscription.name or "" for reader in readers}
+        names = {reader.ledger: reader.subscription.known_as for reader in readers}
         return {ledger: balance_of(stats, ledger.topic, name) for ledger, name in names.items()}
 
     async def _take_all(self, readers: Sequence[Reader], show: Show) -> None:

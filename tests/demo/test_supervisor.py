@@ -50,7 +50,8 @@ def is_alive(pid: int) -> bool:
 
 async def test_a_program_is_ready_by_its_log_and_ends_in_order(tmp_path: Path) -> None:
     async with supervised([program("thing", SERVES)], tmp_path) as supervisor:
-        await supervisor.wait_ready(10)
+        with anyio.fail_after(10):
+            await supervisor.wait_ready()
         assert supervisor["thing"].address == "127.0.0.1:1234"
     assert supervisor["thing"].state is State.STOPPED
     assert supervisor["thing"].restarts == 0
@@ -73,13 +74,15 @@ async def test_a_program_starts_only_when_what_it_needs_is_ready(tmp_path: Path)
         await until(lambda: supervisor["slow"].state is State.STARTING)
         assert supervisor["thing"].state is State.WAITING
         gate.touch()
-        await supervisor.wait_ready(10)
+        with anyio.fail_after(10):
+            await supervisor.wait_ready()
         assert supervisor["thing"].ready_at >= supervisor["slow"].ready_at
 
 
 async def test_a_killed_program_is_started_again_and_its_death_explained(tmp_path: Path) -> None:
     async with supervised([program("thing", SERVES)], tmp_path) as supervisor:
-        await supervisor.wait_ready(10)
+        with anyio.fail_after(10):
+            await supervisor.wait_ready()
         child = supervisor["thing"]
         first = child.pid
         assert first is not None
@@ -127,15 +130,6 @@ async def test_a_program_that_cannot_start_says_why_and_ends_the_others(tmp_path
     assert not is_alive(pids[0])
 
 
-async def test_a_program_that_never_becomes_ready_is_given_up(tmp_path: Path) -> None:
-    async def run() -> None:
-        async with supervised([program("dumb", "import time; time.sleep(60)")], tmp_path) as supervisor:
-            await supervisor.wait_ready(0.2)
-
-    with pytest.raises(StartError, match=r"not ready after 0\.2 s: dumb"):
-        await run()
-
-
 async def test_a_program_that_may_end_is_not_started_again(tmp_path: Path) -> None:
     done = program("once", 'print("once ready on here")', may_end=True)
     async with supervised([done], tmp_path) as supervisor:
@@ -156,7 +150,8 @@ async def test_what_does_not_end_in_time_is_killed_with_all_it_started(tmp_path:
         stop_within_s=0.2,
     )
     async with supervised([stubborn], tmp_path) as supervisor:
-        await supervisor.wait_ready(10)
+        with anyio.fail_after(10):
+            await supervisor.wait_ready()
         child: Child = supervisor["stubborn"]
         grandchild = int(child.address)
         await supervisor.stop("stubborn")
@@ -167,7 +162,8 @@ async def test_it_is_prepared_before_it_counts_as_ready(tmp_path: Path) -> None:
     prepared: list[str] = []
     thing = program("thing", SERVES, prepare=lambda: prepared.append("yes"))
     async with supervised([thing], tmp_path) as supervisor:
-        await supervisor.wait_ready(10)
+        with anyio.fail_after(10):
+            await supervisor.wait_ready()
         assert prepared == ["yes"]
 
 
@@ -180,7 +176,7 @@ async def test_children_end_when_their_supervisor_is_killed(tmp_path: Path) -> N
         async def main():
             thing = Program(name="thing", argv=(sys.executable, "-c", sys.argv[1]))
             async with supervised([thing], Path(sys.argv[2])) as supervisor:
-                await supervisor.wait_ready(10)
+                await supervisor.wait_ready()
                 print(supervisor["thing"].pid, flush=True)
                 await anyio.sleep_forever()
         anyio.run(main)
