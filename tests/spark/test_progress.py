@@ -1,0 +1,117 @@
+"""The source's decisions: where a batch ends, and how far event time has come."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from spark.progress import Head, Limits, Position, TopicPosition, decide, share_rows
+
+LIMITS = Limits(delay_ms=500, idle_ms=5_000, tick_ms=10_000, every_ms=2_000)
+START = 1_700_000_000_000
+
+
+def position(next_: int, time_ms: int, watermark_ms: int = 0, arrived_ms: int | None = None) -> Position:
+    return Position(
+        {"tweets": TopicPosition(next_, time_ms, time_ms if arrived_ms is None else arrived_ms)}, watermark_ms
+    )
+
+
+def heads(next_: int) -> dict[str, Head]:
+    return {"tweets": Head(0, next_)}
+
+
+def decided(start: Position, reached: Position, head: int, *, now_ms: int, last_batch_ms: int = 0) -> Position:
+    return decide(start, reached, heads(head), LIMITS, now_ms=now_ms, last_batch_ms=last_batch_ms)
+
+
+def test_a_position_is_the_same_after_its_way_through_the_checkpoint() -> None:
+    there = Position({"b": TopicPosition(3, 4, 5), "a": TopicPosition(1, 2, 3)}, 99)
+    assert Position.from_json(there.to_json()) == there
+
+
+def test_the_watermark_lies_behind_the_last_event_by_the_delay() -> None:
+    end = decided(position(0, 0), position(10, START), 10, now_ms=START + 5)
+    assert end == position(10, START, START - 500)
+
+
+def test_events_that_close_no_window_wait_until_a_batch_is_due() -> None:
+    start = position(10, START + 1_000, START + 500)
+    reached = position(20, START + 2_000)
+    assert decided(start, reached, 20, now_ms=START + 2_001, last_batch_ms=START + 1_000) == start
+    assert decided(start, reached, 20, now_ms=START + 3_001, last_batch_ms=START + 1_000).topics == reached.topics
+
+
+def test_an_event_that_closes_a_window_is_not_kept_waiting() -> None:
+    start = position(10, START + 9_000, START + 8_500)
+    reached = position(11, START + 10_600)
+    end = decided(start, reached, 11, now_ms=START + 10_601, last_batch_ms=START + 10_000)
+    assert end.watermark_ms == START + 10_100
+
+
+def test_an_old_event_never_lowers_the_watermark() -> None:
+    start = position(10, START, START - 500)
+    assert decided(start, position(11, START - 60_000), 11, now_ms=START + 9_000).watermark_ms == START - 500
+
+
+def test_in_silence_the_clock_closes_the_last_window_and_then_rests() -> None:
+    start = position(10, START + 3_000, START + 2_500)
+    assert decided(start, start, 10, now_ms=START + 7_999) == start
+    assert decided(start, start, 10, now_ms=START + 15_499) == start
+    closed = decided(start, start, 10, now_ms=START + 15_500)
+    assert closed == position(10, START + 3_000, START + 10_000)
+    for later in (START + 25_500, START + 3_600_000):
+        assert decided(closed, closed, 10, now_ms=later) == closed
+
+
+def test_old_changes_that_arrive_now_are_no_silence() -> None:
+    start = position(10, START - 86_400_000, START - 86_400_500, arrived_ms=START)
+    assert decided(start, start, 10, now_ms=START + 4_000) == start
+
+
+def test_a_topic_with_nothing_in_it_has_no_watermark() -> None:
+    start = position(0, 0)
+    assert decided(start, start, 0, now_ms=START) == start
+
+
+def test_a_topic_that_is_read_to_its_end_does_not_hold_back_another() -> None:
+    start = Position({"tweets": TopicPosition(0), "users": TopicPosition(5, START - 60_000, START - 60_000)})
+    reached = Position({"tweets": TopicPosition(9, START, START), "users": start.topics["users"]})
+    both = {"tweets": Head(0, 9), "users": Head(0, 5)}
+    assert decide(start, reached, both, LIMITS, now_ms=START, last_batch_ms=0).watermark_ms == START - 500
+
+
+def test_a_topic_with_unread_events_holds_the_watermark_back() -> None:
+    start = Position({"tweets": TopicPosition(0), "users": TopicPosition(0)})
+    reached = Position(
+        {"tweets": TopicPosition(9, START, START), "users": TopicPosition(5, START - 60_000, START - 60_000)}
+    )
+    both = {"tweets": Head(0, 9), "users": Head(0, 6)}
+    assert decide(start, reached, both, LIMITS, now_ms=START, last_batch_ms=0).watermark_ms == START - 60_500
+
+
+@given(st.dictionaries(st.sampled_from("abc"), st.integers(0, 10**9)), st.none() | st.integers(1, 10**6))
+def test_a_share_is_never_more_than_there_is_nor_nothing_where_there_is_something(
+    unread: dict[str, int], rows_max: int | None
+) -> None:
+    shares = share_rows(unread, rows_max)
+    assert all(min(1, rows) <= shares[topic] <= rows for topic, rows in unread.items())
+    assert rows_max is None or sum(shares.values()) <= max(rows_max, rows_max + len(unread))
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 5), st.integers(-20_000, 20_000), st.integers(0, 20_000)), min_size=1, max_size=30
+    )
+)
+def test_offsets_and_watermark_only_grow(steps: list[tuple[int, int, int]]) -> None:
+    at, now, last_batch = position(0, 0), START, 0
+    for rows, shift, pause in steps:
+        now += pause
+        before = at.topics["tweets"]
+        reached = position(before.next + rows, now + min(shift, 0), arrived_ms=now) if rows else at
+        after = decide(at, reached, heads(before.next + rows), LIMITS, now_ms=now, last_batch_ms=last_batch)
+        assert after.watermark_ms >= at.watermark_ms
+        assert after.topics["tweets"].next >= before.next
+        assert after.watermark_ms <= now
+        if after.topics != at.topics:
+            last_batch = now
+        at = after

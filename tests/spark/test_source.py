@@ -1,0 +1,270 @@
+"""The source's planning and reading against a real broker, without Spark around it."""
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+
+from broker import BrokerUnreachable, Event, SyncClient
+from spark.batch import TopicBatchReader
+from spark.errors import DataLossError, OptionError
+from spark.link import Link
+from spark.options import ReadOptions, parse_start
+from spark.progress import Position
+from spark.source import TopicStreamReader
+from tests.processes import BrokerProcess
+
+
+def publish(broker: BrokerProcess, topic: str, count: int, *, first: int = 0) -> None:
+    events = [Event(id=str(first + n), key=f"k{n}", priority=n % 7, msg={"n": first + n}) for n in range(count)]
+    with SyncClient(broker.address) as client:
+        client.publish_many(topic, events)
+
+
+def options(broker: BrokerProcess, topic: str = "tweets", **others: str) -> ReadOptions:
+    return ReadOptions.parse({"broker": broker.address, "topic": topic, "retry": "5s", **others})
+
+
+@pytest.fixture
+def reader_with(broker: BrokerProcess) -> Iterator[Callable[..., TopicStreamReader]]:
+    """Make readers with options; they are stopped at the end, as Spark stops them."""
+    with ExitStack() as stack:
+
+        def make(topic: str = "tweets", **others: str) -> TopicStreamReader:
+            reader = TopicStreamReader(options(broker, topic, **others))
+            stack.callback(reader.stop)
+            return reader
+
+        yield make
+
+
+def rows(batches: Iterable[pa.RecordBatch]) -> list[dict[str, Any]]:
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+def read(reader: TopicStreamReader, start: dict[str, Any], end: dict[str, Any]) -> list[dict[str, Any]]:
+    return rows(batch for part in reader.partitions(start, end) for batch in reader.read(part))
+
+
+def test_a_row_holds_what_was_published(broker: BrokerProcess, reader_with: Callable[..., TopicStreamReader]) -> None:
+    with SyncClient(broker.address) as client:
+        client.publish("tweets", Event(id="a", msg={"text": "ü🎉"}, priority=3, key="k", producer="p", sequence=1))
+        client.publish("tweets", Event(id="b", msg=None))
+    reader = reader_with()
+    start = reader.initialOffset()
+    first, second = read(reader, start, reader.latestOffset(start, ReadAllAvailable()))
+    now = datetime.now(UTC)
+    assert abs((now - first.pop("timestamp")).total_seconds()) < 30
+    assert first == {
+        "topic": "tweets", "offset": 0, "id": "a", "priority": 3, "key": "k", "producer": "p", "msg": '{"text":"ü🎉"}',
+    }  # fmt: skip
+    assert (second["key"], second["producer"], second["priority"], second["msg"]) == (None, None, 0, "null")
+
+
+def test_a_query_begins_where_it_is_told(broker: BrokerProcess, reader_with: Callable[..., TopicStreamReader]) -> None:
+    publish(broker, "tweets", 50)
+    while time.time_ns() // 1_000_000 <= rows_timestamp_ms(broker, 49):
+        pass
+    moment = datetime.now(UTC)
+    publish(broker, "tweets", 50, first=50)
+
+    def first(start: str) -> int:
+        offset = reader_with(**{"from": start}).initialOffset()
+        return Position.from_json(offset).topics["tweets"].next
+
+    assert first("earliest") == 0
+    assert first("latest") == 100
+    assert first("17") == 17
+    assert first(moment.isoformat()) == 50
+    assert first("2001-01-01T00:00:00Z") == 0
+    assert first("2101-01-01") == 100
+
+
+def rows_timestamp_ms(broker: BrokerProcess, offset: int) -> int:
+    with Link(broker.address) as link:
+        return link.times("tweets", offset)[1]
+
+
+def test_an_offset_for_several_topics_is_refused(
+    broker: BrokerProcess, reader_with: Callable[..., TopicStreamReader]
+) -> None:
+    with pytest.raises(OptionError, match="belongs to one topic"):
+        reader_with("tweets,users", **{"from": "5"}).initialOffset()
+
+
+def test_batches_are_bounded_always_advance_and_end_at_the_head(
+    broker: BrokerProcess, reader_with: Callable[..., TopicStreamReader]
+) -> None:
+    publish(broker, "tweets", 95)
+    reader = reader_with(maxRecordsPerTrigger="20")
+    assert reader.getDefaultReadLimit() == ReadMaxRows(20)
+    at, sizes, seen = reader.initialOffset(), [], []
+    while (end := reader.latestOffset(at, reader.getDefaultReadLimit())) != at:
+        found = read(reader, at, end)
+        sizes.append(len(found))
+        seen += [row["offset"] for row in found]
+        at = end
+    assert sizes == [20, 20, 20, 20, 15]
+    assert seen == list(range(95))
+
+
+def test_the_same_range_reads_the_same_rows_again(
+    broker: BrokerProcess, reader_with: Callable[..., TopicStreamReader]
+) -> None:
+    publish(broker, "tweets", 9_000)
+    reader = reader_with(ranges="4", watermark="1s")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    once = read(reader, start, end)
+    publish(broker, "tweets", 10)
+    assert read(reader_with(ranges="3", watermark="1s"), start, end) == once
+    assert [row["offset"] for row in once] == [*range(9_000), None]
+
+
+def test_a_large_range_is_split_and_an_empty_one_has_no_partition(
+    broker: BrokerProcess, reader_with: Callable[..., TopicStreamReader]
+) -> None:
+    publish(broker, "tweets", 9_000)
+    reader = reader_with(ranges="2")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert [(part.start, part.end) for part in reader.partitions(start, end)] == [(0, 4500), (4500, 9000)]
+    assert reader.partitions(end, end) == []
+
+
+def test_with_a_watermark_the_rows_carry_it_and_a_tick_follows(
+    broker: BrokerProcess, reader_with: Callable[..., TopicStreamReader]
+) -> None:
+    with SyncClient(broker.address) as client:
+        client.publish_many("tweets", [Event(id=str(n), msg={"at": 1_000_000 + n}) for n in range(3)])
+    reader = reader_with(watermark="1s")
+    start = reader.initialOffset()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    found = read(reader, start, end)
+    assert [(row["id"], row["watermark"]) for row in found] == [("0", 0), ("1", 0), ("2", 0), (None, 999_002)]
+    assert read(reader, end, end) == []
+
+
+def test_available_now_stops_at_what_was_there(
+    broker: BrokerProcess, reader_with: Callable[..., TopicStreamReader]
+) -> None:
+    publish(broker, "tweets", 30)
+    reader = reader_with(watermark="1s", every="1h")
+    at = reader.initialOffset()
+    reader.prepareForTriggerAvailableNow()
+    publish(broker, "tweets", 30, first=30)
+    seen = []
+    while (end := reader.latestOffset(at, ReadMaxRows(20))) != at:
+        seen += [row["offset"] for row in read(reader, at, end) if row["id"] is not None]
+        at = end
+    assert seen == list(range(30))
+
+
+def test_the_lag_is_reported(broker: BrokerProcess, reader_with: Callable[..., TopicStreamReader]) -> None:
+    publish(broker, "tweets", 5)
+    report = reader_with().reportLatestOffset()
+    assert report is not None
+    assert Position.from_json(report).topics["tweets"].next == 5
+
+
+def test_a_topic_that_is_not_there_yet_is_empty(
+    broker: BrokerProcess, reader_with: Callable[..., TopicStreamReader]
+) -> None:
+    reader = reader_with("later")
+    start = reader.initialOffset()
+    assert reader.latestOffset(start, ReadAllAvailable()) == start
+    publish(broker, "later", 3)
+    assert len(read(reader, start, reader.latestOffset(start, ReadAllAvailable()))) == 3
+
+
+def test_a_topic_made_anew_is_an_error_unless_loss_is_allowed(
+    broker: BrokerProcess, reader_with: Callable[..., TopicStreamReader]
+) -> None:
+    publish(broker, "tweets", 5)
+    beyond = {"topics": {"tweets": {"next": 99, "time": 0, "arrived": 0}}, "watermark": 0}
+    with pytest.raises(DataLossError, match="made anew"):
+        reader_with().latestOffset(beyond, ReadAllAvailable())
+    lenient = reader_with(failOnDataLoss="false")
+    assert Position.from_json(lenient.latestOffset(beyond, ReadAllAvailable())).topics["tweets"].next == 5
+
+
+def test_a_trigger_finds_nothing_while_the_broker_is_away_and_goes_on_after(
+    broker: BrokerProcess, reader_with: Callable[..., TopicStreamReader]
+) -> None:
+    publish(broker, "tweets", 5)
+    reader = reader_with()
+    start = reader.initialOffset()
+    at = reader.latestOffset(start, ReadAllAvailable())
+    broker.kill()
+    assert reader.latestOffset(at, ReadAllAvailable()) == at
+    assert reader.reportLatestOffset() is None
+    broker.start()
+    publish(broker, "tweets", 5, first=5)
+    end = reader.latestOffset(at, ReadAllAvailable())
+    assert [row["id"] for row in read(reader, at, end)] == ["5", "6", "7", "8", "9"]
+
+
+def test_a_range_is_read_across_a_restart_of_the_broker(broker: BrokerProcess) -> None:
+    publish(broker, "tweets", 10)
+    broker.kill()
+    restart = threading.Timer(0.5, broker.start)
+    restart.start()
+    try:
+        with Link(broker.address, retry_s=20) as link:
+            assert sum(len(lines) for lines in link.chunks("tweets", 0, 10)) == 10
+    finally:
+        restart.join()
+
+
+def test_without_a_broker_it_gives_up_when_its_time_is_over(broker: BrokerProcess) -> None:
+    broker.kill()
+    with pytest.raises(BrokerUnreachable), Link(broker.address, retry_s=0.2) as link:
+        link.heads(["tweets"])
+
+
+@pytest.mark.parametrize(
+    ("filters", "expected"),
+    [
+        ([], range(100)),
+        ([GreaterThanOrEqual(("offset",), 90)], range(90, 100)),
+        ([GreaterThan(("offset",), 90), LessThan(("offset",), 95)], range(91, 95)),
+        ([LessThanOrEqual(("offset",), 3), LessThanOrEqual(("offset",), 5)], range(4)),
+        ([EqualTo(("offset",), 7)], range(7, 8)),
+        ([GreaterThan(("offset",), 500)], range(0)),
+        ([EqualTo(("id",), "5")], range(100)),
+        ([GreaterThanOrEqual(("timestamp",), datetime(2100, 1, 1, tzinfo=UTC))], range(0)),
+        ([GreaterThanOrEqual(("timestamp",), datetime(2001, 1, 1, tzinfo=UTC))], range(100)),
+    ],
+)
+def test_filters_narrow_what_a_batch_reads(broker: BrokerProcess, filters: list[Any], expected: range) -> None:
+    publish(broker, "tweets", 100)
+    reader = TopicBatchReader(options(broker, ranges="3"))
+    assert list(reader.pushFilters(filters)) == filters
+    found = rows(batch for part in reader.partitions() for batch in reader.read(part))
+    assert [row["offset"] for row in found] == list(expected)
+
+
+@pytest.mark.parametrize(
+    ("given", "text"),
+    [
+        ({"topic": "t"}, "needs the option broker"),
+        ({"broker": "b"}, "needs the option topic"),
+        ({"broker": "b", "topic": "t", "from": "yesterday"}, "from=yesterday"),
+        ({"broker": "b", "topic": "t", "maxRecordsPerTrigger": "0"}, "maxRecordsPerTrigger=0"),
+        ({"broker": "b", "topic": "t", "watermark": "5 parsecs"}, "watermark: .* no duration"),
+    ],
+)
+def test_a_wrong_option_is_one_sentence(given: dict[str, str], text: str) -> None:
+    with pytest.raises(OptionError, match=text):
+        ReadOptions.parse(given)
+
+
+def test_a_time_without_a_zone_is_utc() -> None:
+    assert parse_start("2026-11-27T20:00:00") == datetime(2026, 11, 27, 20, tzinfo=UTC)
