@@ -1,8 +1,12 @@
-"""How long to pause before the next try of what just failed."""
+"""How long to pause before the next try of what just failed, and what is known of the outage."""
 
 import random
 
-__all__ = ["Backoff"]
+import anyio
+
+from broker.program import logger
+
+__all__ = ["Backoff", "Outage"]
 
 
 class Backoff:
@@ -25,3 +29,28 @@ class Backoff:
     def reset(self) -> None:
         """Begin anew with the first pause: it went well."""
         self._next_s = self._first_s
+
+
+class Outage:
+    """Whether MongoDB is away for one collection, and how often it was."""
+
+    def __init__(self, collection: str, backoff: Backoff | None = None) -> None:
+        self.count = 0
+        self.is_on = False
+        self._collection = collection
+        self._backoff = backoff or Backoff()
+
+    async def pause(self, reason: Exception) -> None:
+        """Take note of a failure, and wait before the next try; an outage is logged once as a warning."""
+        log = logger().debug if self.is_on else logger().warning
+        log("MongoDB is away, trying again", collection=self._collection, reason=str(reason))
+        self.count += 1
+        self.is_on = True
+        await anyio.sleep(self._backoff.pause_s())
+
+    def end(self) -> None:
+        """Take note that MongoDB answers."""
+        if self.is_on:
+            logger().info("MongoDB answers again", collection=self._collection)
+        self.is_on = False
+        self._backoff.reset()

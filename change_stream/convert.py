@@ -1,6 +1,7 @@
 """A MongoDB change → an event of the broker."""
 
 import hashlib
+from collections import Counter
 from typing import Any
 
 import bson
@@ -10,9 +11,14 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from broker import Event
 from change_stream.extended_json import CODEC, Encode, JsonMode, encoder, plain
+from change_stream.fields import Fields
+from change_stream.fragments import Fragments
 from change_stream.resume import Position, Stamp
 
-__all__ = ["Change", "Converter", "Unconvertible", "document_id", "priority_of"]
+__all__ = ["STRIPPED", "Change", "Converter", "Unconvertible", "document_id", "priority_of"]
+
+STRIPPED = "tweetwire_stripped"
+"""A member that the pipeline sets where it takes the documents out of a change that is too large to be sent."""
 
 _ID_LENGTH_MAX = 256
 _PRIORITY_MAX = 6
@@ -46,6 +52,10 @@ class Change(Struct):
     """A renamed collection's new name."""
     transaction: Any = UNSET
     """``{"lsid", "txnNumber"}`` of the transaction that the change is part of."""
+    gap: Any = UNSET
+    """``{"from", "to", "reason"}``: what happened between these milliseconds since 1970 UTC is not known."""
+    omitted: int | UnsetType = UNSET
+    """Bytes that this message had with its documents, which were more than the broker or MongoDB lets through; 0: unknown."""
 
 
 class Unconvertible(Exception):
@@ -60,7 +70,8 @@ class Converter:
     """Makes the events of one collection.
 
     `key_path` and `followers_path` are dotted paths into the document: what groups an entity's events, and the number that
-    their priority comes from; None for neither.
+    their priority comes from; None for neither. `fields` are what documents keep. A message above `msg_bytes_max` goes
+    without its documents.
     """
 
     def __init__(
@@ -71,19 +82,42 @@ class Converter:
         mode: JsonMode = "plain",
         key_path: str | None = None,
         followers_path: str | None = None,
+        fields: Fields | None = None,
+        msg_bytes_max: int = 1_000_000,
     ) -> None:
         self._collection = collection
         self._producer = producer
         self._key_path = key_path.split(".") if key_path else None
         self._followers_path = followers_path.split(".") if followers_path else None
+        self._fields = None if fields is None or fields.is_everything else fields
+        self._msg_bytes_max = msg_bytes_max
+        self._fragments = Fragments()
+        self.operations: Counter[str] = Counter()
+        self.omitted = 0
         # The envelope's own numbers stay plain in every mode.
         self._encode = encoder("plain")
         self._encode_document: Encode | None = None if mode == "plain" else encoder(mode)
 
-    def change(self, raw: RawBSONDocument, sequence: int, stamp: Stamp) -> Event:
-        """Convert one change as MongoDB sent it. Raises Unconvertible."""
+    def begin_session(self) -> None:
+        """Forget the pieces of a change: a session begins before the first one."""
+        self._fragments = Fragments()
+
+    @property
+    def is_between_fragments(self) -> bool:
+        """Whether a change in pieces has begun and not ended."""
+        return self._fragments.is_open
+
+    def change(self, raw: RawBSONDocument, sequence: int, stamp: Stamp) -> Event | None:
+        """Convert one change as MongoDB sent it; None for a piece of a change that is not its last.
+
+        Raises Unconvertible.
+        """
         try:
-            change = bson.decode(raw.raw, CODEC)
+            change: dict[str, Any] | None = bson.decode(raw.raw, CODEC)
+            if change is not None and "splitEvent" in change:
+                change = self._fragments.add(change)
+            if change is None:
+                return None
             return self._event(change, sequence, stamp(change["clusterTime"], change["_id"]))
         except (bson.errors.BSONError, TypeError, ValueError, KeyError, OverflowError, RecursionError) as error:
             raise Unconvertible(f"{type(error).__name__}: {error}", bytes(raw.raw)) from error
@@ -92,12 +126,12 @@ class Converter:
         """Convert a document as it was at `position`. Raises Unconvertible."""
         try:
             document = bson.decode(raw.raw, CODEC)
-            msg = Change("snapshot", self._collection, self._json(document), None, None, position.at_ms)
+            msg = Change("snapshot", self._collection, self._json(self._kept(document)), None, None, position.at_ms)
             return self._wrap(document_id(document["_id"]), document, msg, sequence, checkpoint)
         except (bson.errors.BSONError, TypeError, ValueError, KeyError, OverflowError, RecursionError) as error:
             raise Unconvertible(f"{type(error).__name__}: {error}", bytes(raw.raw)) from error
 
-    def control(self, msg: Any, sequence: int, checkpoint: str) -> Event:
+    def control(self, msg: Change, sequence: int, checkpoint: str) -> Event:
         """Make the event of something that befell the whole collection."""
         return self._wrap(self._collection, None, msg, sequence, checkpoint)
 
@@ -109,13 +143,15 @@ class Converter:
         msg = Change(
             _OPERATIONS[change["operationType"]],
             self._collection,
-            self._json(document),
-            None if described is None else self._json(_changed(described)),
-            self._json(before),
+            self._json(self._kept(document)),
+            None if described is None else self._json(self._changed(described)),
+            self._json(self._kept(before)),
             int(wall) if wall is not None else change["clusterTime"].time * 1000,
         )
         if "to" in change:
             msg.to = change["to"]["coll"]
+        if STRIPPED in change:
+            msg.omitted = 0
         if "txnNumber" in change:
             msg.transaction = self._json({"lsid": change.get("lsid"), "txnNumber": change["txnNumber"]})
         key = change.get("documentKey")
@@ -125,17 +161,38 @@ class Converter:
         identity = document_id(key["_id"] if len(key) == 1 else key)
         return self._wrap(identity, document if document is not None else before, msg, sequence, checkpoint)
 
-    def _wrap(self, identity: str, document: Any, msg: Any, sequence: int, checkpoint: str) -> Event:
+    def _wrap(self, identity: str, document: Any, msg: Change, sequence: int, checkpoint: str) -> Event:
+        self.operations[msg.op] += 1
         key = _value_at(document, self._key_path) if self._key_path else None
         return Event(
             id=identity,
             key=identity if key is None else document_id(key),
             priority=priority_of(_value_at(document, self._followers_path)) if self._followers_path else 0,
-            msg=Raw(self._encode(msg)),
+            msg=Raw(self._within_limit(msg)),
             producer=self._producer,
             sequence=sequence,
             checkpoint=checkpoint,
         )
+
+    def _within_limit(self, msg: Change) -> bytes:
+        encoded = self._encode(msg)
+        if len(encoded) <= self._msg_bytes_max:
+            return encoded
+        msg.document = msg.before = msg.changed = None
+        msg.omitted = len(encoded)
+        self.omitted += 1
+        return self._encode(msg)
+
+    def _kept(self, document: Any) -> Any:
+        return document if self._fields is None else self._fields.document(document)
+
+    def _changed(self, described: dict[str, Any]) -> dict[str, Any]:
+        changed = {
+            "updated": described.get("updatedFields", {}),
+            "removed": described.get("removedFields", []),
+            "truncated": described.get("truncatedArrays", []),
+        }
+        return changed if self._fields is None else self._fields.changed(changed)
 
     def _json(self, document: Any) -> Any:
         if document is None or self._encode_document is None:
@@ -161,14 +218,6 @@ def priority_of(followers: Any) -> int:
     if not isinstance(followers, int) or isinstance(followers, bool) or followers < 0:
         return 0
     return min(len(str(int(followers))) - 1, _PRIORITY_MAX)
-
-
-def _changed(described: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "updated": described.get("updatedFields", {}),
-        "removed": described.get("removedFields", []),
-        "truncated": described.get("truncatedArrays", []),
-    }
 
 
 def _value_at(document: Any, path: list[str] | None) -> Any:

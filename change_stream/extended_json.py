@@ -24,10 +24,11 @@ from bson.int64 import Int64
 from bson.max_key import MaxKey
 from bson.min_key import MinKey
 from bson.objectid import ObjectId
+from bson.raw_bson import RawBSONDocument
 from bson.regex import Regex
 from bson.timestamp import Timestamp
 
-__all__ = ["CODEC", "JsonMode", "encoder", "format_date", "plain"]
+__all__ = ["CODEC", "RAW_CODEC", "JsonMode", "encoder", "format_date", "plain"]
 
 JsonMode = Literal["plain", "canonical", "relaxed"]
 Encode = Callable[[Any], bytes]
@@ -38,6 +39,11 @@ CODEC: CodecOptions[dict[str, Any]] = CodecOptions(
     uuid_representation=UuidRepresentation.STANDARD,
 )
 """How changes are decoded, for every mode."""
+
+RAW_CODEC: CodecOptions[RawBSONDocument] = CodecOptions(
+    document_class=RawBSONDocument, datetime_conversion=DatetimeConversion.DATETIME_MS
+)
+"""How batches are taken: documents stay BSON, and any `_id` goes back as it came."""
 
 _EXACT_IN_DOUBLE = 1 << 53
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

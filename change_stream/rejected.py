@@ -3,8 +3,6 @@
 import base64
 from typing import Any
 
-from bson.raw_bson import RawBSONDocument
-
 from broker import Client, Event
 from broker.program import logger
 from change_stream.convert import Unconvertible, document_id
@@ -17,50 +15,47 @@ _RAW_BYTES_MAX = 512 * 1024
 
 
 class Rejected:
-    """Publishes what `producer` could not convert, each change once also when it is read again after a crash.
+    """Publishes what the producer of `topic` could not convert.
 
-    The checkpoint of a rejected change is its token. Tokens of one stream sort as their text, so what lies at or before the
-    last one has been kept already.
+    Its checkpoint there is the record behind the rejected change. The caller moves the topic's own checkpoint next; a crash
+    between the two lets the same change come again, and it is known by that record.
     """
 
     def __init__(self, client: Client, producer: str, topic: str) -> None:
         self._store = PositionStore(client, REJECTED_TOPIC, producer)
         self._topic = topic
         self._sequence: int | None = None
-        self._through = ""
+        self._last = ""
         self.count = 0
 
-    async def keep(self, raw: RawBSONDocument, token: str, error: Unconvertible) -> None:
-        """Keep one change, unless that was done before; returns when it is durable."""
+    async def keep(self, error: Unconvertible, text: str) -> None:
+        """Keep one change, `text` being the record behind it; returns when it is durable."""
         if self._sequence is None:
-            await self._load()
-        if token <= self._through:
+            last = await self._store.load()
+            self._sequence = 0 if last is None else last.sequence or 0
+            self._last = "" if last is None else last.checkpoint or ""
+        if text == self._last:
             return
-        self._sequence = (self._sequence or 0) + 1
-        logger().error("a change cannot be converted, it is kept", topic=REJECTED_TOPIC, reason=str(error), token=token)
+        logger().error("a change cannot be converted and is kept", topic=REJECTED_TOPIC, reason=str(error), behind=text)
+        self._sequence += 1
         await self._store.publish(
             Event(
-                id=document_id(token),
-                msg=self._msg(bytes(raw.raw), token, str(error)),
+                id=document_id(text),
+                msg=self._msg(error, text),
                 producer=self._store.producer,
                 sequence=self._sequence,
-                checkpoint=token,
+                checkpoint=text,
             )
         )
-        self._through = token
+        self._last = text
         self.count += 1
 
-    async def _load(self) -> None:
-        last = await self._store.load()
-        self._sequence = 0 if last is None else last.sequence or 0
-        self._through = "" if last is None else last.checkpoint or ""
-
-    def _msg(self, raw: bytes, token: str, reason: str) -> dict[str, Any]:
+    def _msg(self, error: Unconvertible, text: str) -> dict[str, Any]:
         return {
             "topic": self._topic,
             "producer": self._store.producer,
-            "token": token,
-            "reason": reason,
-            "bytes": len(raw),
-            "raw": base64.b64encode(raw[:_RAW_BYTES_MAX]).decode(),
+            "behind": text,
+            "reason": str(error),
+            "bytes": len(error.raw),
+            "raw": base64.b64encode(error.raw[:_RAW_BYTES_MAX]).decode(),
         }

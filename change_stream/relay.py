@@ -8,227 +8,254 @@ What holds at every moment, and makes each change appear once in the topic:
   the change stream repairs by itself. Whatever was on its way then is either in the topic, and the next session begins
   behind it, or is not, and it is read from MongoDB again.
 - A checkpoint without an event moves only when everything before it is confirmed.
+
+Each collection has a stream of its own rather than a share of one on the database: its position is then one token that no
+other collection holds back, and what befalls one topic leaves the others alone. MongoDB reads its oplog once for each.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from typing import Any, TypeVar
 
 import anyio
 from anyio.abc import TaskStatus
-from bson.raw_bson import RawBSONDocument
 from pymongo.asynchronous.database import AsyncDatabase
 
-from broker import BrokerError, Client, Event, Publisher, Receipt
+from broker import BrokerError, Client, Receipt
 from broker.errors import StartError
 from broker.program import logger
 from change_stream.ahead import Ahead
-from change_stream.backoff import Backoff
-from change_stream.convert import Converter, Unconvertible
-from change_stream.errors import HistoryLost, OversizeChange, WatchInterrupted
+from change_stream.backoff import Backoff, Outage
+from change_stream.cluster import Cluster
+from change_stream.convert import Converter
+from change_stream.errors import HistoryLost, WatchInterrupted
+from change_stream.history import bridge
+from change_stream.outlet import Outlet
 from change_stream.position_store import PositionStore
 from change_stream.rejected import Rejected
-from change_stream.resume import Position, ResumeRecord, Stamp, scope_of
+from change_stream.resume import Position, ResumeRecord
 from change_stream.settings import Settings
-from change_stream.watch import Batch, Watch, follow
+from change_stream.snapshot import Snapshot, send_through
+from change_stream.source import Source
+from change_stream.watch import Watch, follow, opened
 
 __all__ = ["Relay"]
 
-# Conversion holds the loop for as long as a slice takes: a few milliseconds.
-_SLICE = 200
+T = TypeVar("T")
 
 
 class Relay:
-    """Publishes the changes of `collection` to `topic` for ever; `cluster` is the id of the replica set."""
+    """Publishes the changes of `collection` to `topic` for ever."""
 
     def __init__(
         self,
+        cluster: Cluster,
         database: AsyncDatabase[dict[str, Any]],
         client: Client,
         settings: Settings,
         *,
         collection: str,
         topic: str,
-        cluster: str,
     ) -> None:
         producer = f"cdc.{database.name}.{collection}"
-        stage = settings.stage()
         self.collection = collection
         self.topic = topic
-        self.confirmed = 0
-        self._client = client
-        self._settings = settings
-        self._cluster = cluster
-        self._scope = scope_of(database.name, collection, [], stage)
-        self._stamp = Stamp(cluster, self._scope)
-        self._store = PositionStore(client, topic, producer)
-        self._rejected = Rejected(client, producer, topic)
-        self._converter = Converter(
+        self.outage = Outage(collection)
+        self.source = Source(cluster, database, settings, collection)
+        self.converter = Converter(
             collection,
             producer,
             mode=settings.json_mode,
             key_path=settings.key_of(collection),
             followers_path=settings.followers_of(collection),
+            fields=settings.fields_of(collection),
+            msg_bytes_max=settings.event_bytes_max - _ENVELOPE_BYTES_MAX,
         )
-        self._watch = Watch(
-            database,
-            collection,
-            stage=stage,
-            pipeline=[],
-            batch_size=settings.batch_size,
-            await_ms=min(1000, int(settings.heartbeat * 1000)),
-        )
-        self._sequence = 0
-        self._saved = ""
-        self._skip_through = ""
-        self._ahead: Ahead | None = None
+        self.rejected = Rejected(client, producer, topic)
+        self.ahead = Ahead(settings.ahead, settings.ahead_bytes)
+        self.outlet: Outlet | None = None
+        self.confirmed = 0
+        self.failures = 0
+        self._cluster = cluster
+        self._client = client
+        self._settings = settings
+        self._store = PositionStore(client, topic, producer)
+        self._is_copy_due = settings.snapshot == "always"
+        self._is_reset_due = settings.reset
         self._is_stopping = False
 
     def stop(self) -> None:
         """Let `run` end as soon as what has been published is confirmed."""
         self._is_stopping = True
-        if self._ahead is not None:
-            self._ahead.close()
+        self.ahead.close()
+        if self.outlet is not None:
+            self.outlet.stop()
 
     async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Publish until stopped; reports started when the position is known and the stream is open."""
+        """Publish until stopped; reports started when the position is stored and the stream is open."""
         backoff = Backoff()
-        first = await self._open()
-        task_status.started()
         while not self._is_stopping:
             confirmed = self.confirmed
-            failure = await self._session(first)
-            if self.confirmed > confirmed:
-                backoff.reset()
-            if failure is not None:
-                logger().warning("the publisher begins anew", topic=self.topic, reason=str(failure))
-                await anyio.sleep(backoff.pause_s())
-                first = await self._open()
-
-    async def _open(self) -> Batch:
-        """Open the stream where the broker says that it was left, however long that takes."""
-        backoff = Backoff()
-        while True:
             try:
-                return await self._resume()
-            except WatchInterrupted as interruption:
-                self._interrupted(interruption)
+                await self._session(task_status)
+            except BrokerError as error:
+                # Where a refused event lies among those behind it is not known; the topic tells where to go on.
+                self.failures += 1
+                logger().warning("publishing begins anew", topic=self.topic, reason=str(error))
+                if self.confirmed > confirmed:
+                    backoff.reset()
                 await anyio.sleep(backoff.pause_s())
-            except HistoryLost as lost:
-                raise StartError(
-                    f"MongoDB's history no longer reaches back to where topic {self.topic} was left ({lost})"
-                ) from lost
 
-    async def _resume(self) -> Batch:
+    async def _session(self, task_status: TaskStatus[None]) -> None:
+        """Publish from where the topic was left. Raises what ends it before `stop` does."""
         last = await self._store.load()
-        self._sequence = 0 if last is None else last.sequence or 0
-        self._saved = "" if last is None else last.checkpoint or ""
-        position = self._position()
-        batch = await self._watch.open(position)
-        if position is None:
-            # Before anything is reported ready the position is stored, so that no change from now on can be missed.
-            await self._save(batch.position)
-        return batch
+        record = await self._record("" if last is None else last.checkpoint or "")
+        publisher = self._client.publisher(self.topic, window=self._settings.window, on_confirm=self._confirm)
+        async with publisher:
+            self.converter.begin_session()
+            outlet = self.outlet = Outlet(
+                publisher,
+                self.converter,
+                self.rejected,
+                self._store,
+                sequence=0 if last is None else last.sequence or 0,
+                position=record.position,
+                copied=record.copied,
+            )
+            if self._is_stopping:
+                return
+            try:
+                self._reconcile(outlet, record)
+                await self._copy(outlet, task_status)
+                await self._stream(outlet, task_status)
+            except HistoryLost as lost:
+                await self._go_on_behind_gap(outlet, lost)
 
-    def _position(self) -> Position | None:
-        self._skip_through = ""
-        if not self._saved:
-            return None
+    async def _record(self, saved: str) -> ResumeRecord:
+        """Read the stored record, or store a first one, so that nothing from now on can be missed."""
+        if not saved or self._is_reset_due:
+            record = await self._patiently(self.source.first_record)
+            await self._store.save(record.text())
+            self._is_reset_due = self._is_copy_due = False
+            return record
         try:
-            record = ResumeRecord.parse(self._saved)
+            record = ResumeRecord.parse(saved)
         except ValueError as error:
             raise StartError(
                 f"the checkpoint of {self._store.producer} on topic {self.topic} was not written by this program; "
-                "choose another topic: --map"
+                "choose another topic (--map) or give --reset"
             ) from error
-        if record.cluster != self._cluster:
+        if record.cluster != self._cluster.id:
             raise StartError(
                 f"topic {self.topic} holds {self.collection} of another MongoDB cluster ({record.cluster}, this one is "
-                f"{self._cluster}); choose another topic (--map) or go back to that cluster"
+                f"{self._cluster.id}); choose another topic (--map) or give --reset"
             )
-        if record.scope == self._scope:
-            return record.position
-        token = record.position.token
-        if token is None:
-            return record.position
-        # The token may not lie on the way of what is watched now: begin with its cluster time and pass over what is done.
-        self._skip_through = token["_data"]
-        return record.position.rewound()
+        return record
 
-    async def _session(self, first: Batch) -> Exception | None:
-        """Fetch and publish until stopped or until a failure, which is returned."""
-        ahead = self._ahead = Ahead(self._settings.ahead, self._settings.ahead_bytes)
-        if self._is_stopping:
-            return None
+    def _reconcile(self, outlet: Outlet, record: ResumeRecord) -> None:
+        """Where something else is watched now, begin with the record's time and pass over what is done.
+
+        The token may not lie on the way of the changed stream.
+        """
+        token = record.position.token
+        if record.scope != self.source.scope and token is not None:
+            logger().info("what is watched has changed", collection=self.collection, topic=self.topic)
+            outlet.skip_through = token["_data"]
+            outlet.position = record.position.rewound()
+
+    async def _copy(self, outlet: Outlet, task_status: TaskStatus[None]) -> None:
+        """Run the snapshot that has begun or is due, if any."""
+        source = self.source
+        if outlet.copied is None and self._is_copy_due:
+            now = await self._patiently(self._cluster.now)
+            await send_through(outlet, source.watch(), source.stamp(), time=now, outage=self.outage)
+            if outlet.is_stopped:
+                return
+            outlet.position, outlet.copied = Position(now), b""
+            await outlet.save(source.stamp(outlet.copied)(now, None))
+        self._is_copy_due = False
+        if outlet.copied is None:
+            return
+        await self._patiently(source.prepare_copy)
+        _started(task_status)
+        logger().info("copying what is there", collection=self.collection, topic=self.topic)
+        await Snapshot(source.copier(), source.watch_through, source.stamp, self.outage).run(outlet)
+        if not outlet.is_stopped:
+            await outlet.save(source.stamp()(outlet.position.time, None))
+            logger().info("copied what was there", collection=self.collection, topic=self.topic)
+
+    async def _stream(self, outlet: Outlet, task_status: TaskStatus[None]) -> None:
+        """Publish the changes behind the position until stopped."""
+        if outlet.is_stopped:
+            return
+        watch = self.source.watch()
+        ahead = self.ahead = Ahead(self._settings.ahead, self._settings.ahead_bytes)
+        await opened(watch, outlet.position, self.outage)
+        _started(task_status)
         failure: Exception | None = None
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._fetch, first, ahead)
+            tasks.start_soon(self._fetch, watch, outlet.position, ahead)
             try:
-                await self._publish(ahead)
-            except (BrokerError, HistoryLost, OversizeChange) as error:
+                await self._publish(outlet, ahead)
+            except (BrokerError, HistoryLost, StartError) as error:
                 failure = error
             tasks.cancel_scope.cancel()
         with anyio.CancelScope(shield=True), anyio.move_on_after(1):
-            await self._watch.close()
-        return failure
+            await watch.close()
+        if failure is not None:
+            raise failure
 
-    async def _fetch(self, first: Batch, ahead: Ahead) -> None:
+    async def _fetch(self, watch: Watch, position: Position, ahead: Ahead) -> None:
         try:
-            async for batch in follow(self._watch, first, self._interrupted):
-                await ahead.put(batch)
-        except (HistoryLost, OversizeChange, StartError) as error:
+            async with aclosing(follow(watch, position, self.outage)) as batches:
+                async for batch in batches:
+                    await ahead.put(batch)
+        except (HistoryLost, StartError) as error:
             ahead.fail(error)
 
-    async def _publish(self, ahead: Ahead) -> None:
-        async with self._client.publisher(
-            self.topic, window=self._settings.window, on_confirm=self._confirm
-        ) as publisher:
-            next_heartbeat = anyio.current_time() + self._settings.heartbeat
-            while (batch := await ahead.get()) is not None:
-                for changes in _slices(batch.changes):
-                    await publisher.publish_many(await self._convert(changes))
-                    await anyio.lowlevel.checkpoint()
-                    if self._is_stopping:
-                        break
-                if batch.changes:
-                    next_heartbeat = anyio.current_time() + self._settings.heartbeat
-                elif anyio.current_time() >= next_heartbeat:
-                    next_heartbeat = anyio.current_time() + self._settings.heartbeat
-                    await self._beat(publisher, batch.position)
+    async def _publish(self, outlet: Outlet, ahead: Ahead) -> None:
+        stamp = self.source.stamp()
+        heartbeat = self._settings.heartbeat
+        next_heartbeat = anyio.current_time() + heartbeat
+        while (batch := await ahead.get()) is not None:
+            if batch.changes:
+                await outlet.send_changes(batch.changes, stamp)
+                next_heartbeat = anyio.current_time() + heartbeat
+            elif anyio.current_time() >= next_heartbeat and not self.converter.is_between_fragments:
+                # A quiet collection's token must not grow older than the oplog.
+                await outlet.save(stamp(batch.position.time, batch.position.token))
+                next_heartbeat = anyio.current_time() + heartbeat
+            outlet.position = batch.position
 
-    async def _convert(self, changes: Sequence[RawBSONDocument]) -> list[Event]:
-        events = []
-        for raw in changes:
-            if self._skip_through:
-                if raw["_id"]["_data"] <= self._skip_through:
-                    continue
-                self._skip_through = ""
+    async def _go_on_behind_gap(self, outlet: Outlet, lost: HistoryLost) -> None:
+        """Publish a gap event whose record is where the next session begins. Raises StartError by policy."""
+        is_needed = self._settings.snapshot == "when_needed"
+        policy = "resnapshot" if is_needed else self._settings.on_history_lost
+        gap = await self._patiently(lambda: bridge(self._cluster, self.collection, outlet.position, lost, policy))
+        logger().error("changes are lost", collection=self.collection, topic=self.topic, **gap.event.gap)
+        stamp = self.source.stamp(b"" if gap.is_copy else outlet.copied)
+        await outlet.send_control(gap.event, stamp(gap.position.time, None))
+
+    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Ask MongoDB until it answers."""
+        while True:
             try:
-                event = self._converter.change(raw, self._sequence + 1, self._stamp)
-            except Unconvertible as error:
-                await self._rejected.keep(raw, raw["_id"]["_data"], error)
-                continue
-            self._sequence += 1
-            events.append(event)
-        return events
-
-    async def _beat(self, publisher: Publisher, position: Position) -> None:
-        """Store the position of a quiet collection, so that its token does not grow older than the oplog."""
-        await publisher.flush()
-        await self._save(position)
-
-    async def _save(self, position: Position) -> None:
-        checkpoint = self._stamp(position.time, position.token)
-        if checkpoint != self._saved:
-            await self._store.save(checkpoint)
-            self._saved = checkpoint
+                return await ask()
+            except WatchInterrupted as interruption:
+                await self.outage.pause(interruption)
 
     def _confirm(self, receipt: Receipt) -> None:
         self.confirmed += receipt.count
 
-    def _interrupted(self, interruption: WatchInterrupted) -> None:
-        logger().warning("MongoDB is away, trying again", collection=self.collection, reason=str(interruption))
+
+# What an event's line has besides its message: names of at most 128 characters, id and key of 256, a record of about 300,
+# and any of their characters may be written as six.
+_ENVELOPE_BYTES_MAX = 4096
 
 
-def _slices(changes: Sequence[RawBSONDocument]) -> Iterator[Sequence[RawBSONDocument]]:
-    for start in range(0, len(changes), _SLICE):
-        yield changes[start : start + _SLICE]
+def _started(task_status: TaskStatus[None]) -> None:
+    """Report started, unless that was done by an earlier session."""
+    try:
+        task_status.started()
+    except RuntimeError:
+        return

@@ -13,16 +13,20 @@ A record has five parts, six while a snapshot runs:
 
 import base64
 import hashlib
+from collections.abc import Mapping
 from typing import Any
 
 import bson
 from bson import Timestamp
 from msgspec import Struct
 
-__all__ = ["Position", "ResumeRecord", "Stamp", "scope_of", "token_time"]
+from change_stream.extended_json import RAW_CODEC
+
+__all__ = ["Position", "ResumeRecord", "Stamp", "copied_identity", "copied_through", "scope_of", "token_time"]
 
 _VERSION = "v1"
 _NONE = "-"
+_INCREMENT_MAX = 2**32 - 1
 
 
 class Position(Struct, frozen=True):
@@ -43,11 +47,15 @@ class Position(Struct, frozen=True):
         """
         if self.token is not None:
             return {"startAfter": self.token}
-        return {"startAtOperationTime": Timestamp(self.time.time, self.time.inc + 1)}
+        time = self.time
+        following = Timestamp(time.time, time.inc + 1) if time.inc < _INCREMENT_MAX else Timestamp(time.time + 1, 0)
+        return {"startAtOperationTime": following}
 
     def rewound(self) -> "Position":
         """The position just before this one's cluster time, so that everything of that time comes again."""
-        return Position(Timestamp(self.time.time, self.time.inc - 1))
+        if self.time.inc:
+            return Position(Timestamp(self.time.time, self.time.inc - 1))
+        return Position(Timestamp(self.time.time - 1, _INCREMENT_MAX))
 
     @property
     def at_ms(self) -> int:
@@ -97,6 +105,16 @@ def scope_of(database: str, collection: str, pipeline: list[dict[str, Any]], opt
     """Digest what is watched and how, in 12 hexadecimal digits."""
     canonical = bson.encode({"db": database, "coll": collection, "pipeline": pipeline, "options": options})
     return hashlib.sha256(canonical).hexdigest()[:12]
+
+
+def copied_through(document: Mapping[str, Any]) -> bytes:
+    """Return what `ResumeRecord.copied` is when `document` is the last one copied."""
+    return bson.encode({"_id": document["_id"]})
+
+
+def copied_identity(copied: bytes) -> Any:
+    """Return the `_id` in `ResumeRecord.copied`, of any BSON type, as MongoDB takes it back."""
+    return bson.decode(copied, RAW_CODEC)["_id"]
 
 
 def token_time(token: dict[str, Any]) -> Timestamp:

@@ -1,0 +1,121 @@
+"""Where the events of one session go: numbered, in order, to one topic."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from anyio.lowlevel import checkpoint
+from bson.raw_bson import RawBSONDocument
+
+from broker import Event, Publisher
+from change_stream.convert import Converter, Unconvertible
+from change_stream.position_store import PositionStore
+from change_stream.rejected import Rejected
+from change_stream.resume import Position, Stamp, copied_through
+
+__all__ = ["Outlet"]
+
+# Conversion holds the loop for as long as a slice takes: a few milliseconds.
+_SLICE = 200
+
+Convert = Callable[[RawBSONDocument, int], Event | None]
+Text = Callable[[RawBSONDocument], str]
+
+
+class Outlet:
+    """Publishes behind `sequence`.
+
+    Who sends keeps `position` and `copied` at what lies behind the last thing sent. While `skip_through` is set, changes up
+    to that token are passed over.
+    """
+
+    def __init__(
+        self,
+        publisher: Publisher,
+        converter: Converter,
+        rejected: Rejected,
+        store: PositionStore,
+        *,
+        sequence: int,
+        position: Position,
+        copied: bytes | None,
+    ) -> None:
+        self.sequence = sequence
+        self.is_stopped = False
+        self.skip_through = ""
+        self.position = position
+        self.copied = copied
+        self._publisher = publisher
+        self._converter = converter
+        self._rejected = rejected
+        self._store = store
+        self._saved = ""
+
+    def stop(self) -> None:
+        """Publish no more than what is being converted now."""
+        self.is_stopped = True
+
+    async def send_changes(self, changes: Sequence[RawBSONDocument], stamp: Stamp) -> None:
+        """Publish changes as MongoDB sent them. Raises Refusal."""
+        if self.skip_through:
+            changes = self._behind_skipped(changes)
+        convert = self._converter.change
+        await self._send(
+            changes,
+            lambda raw, sequence: convert(raw, sequence, stamp),
+            lambda raw: stamp(raw["clusterTime"], dict(raw["_id"])),
+        )
+
+    async def send_documents(
+        self, documents: Sequence[RawBSONDocument], position: Position, stamp_behind: Callable[[bytes], Stamp]
+    ) -> None:
+        """Publish documents as they were at `position`; `stamp_behind` makes the stamp for the last `_id` copied."""
+
+        def text(raw: RawBSONDocument) -> str:
+            return stamp_behind(copied_through(raw))(position.time, None)
+
+        convert = self._converter.snapshot
+        await self._send(documents, lambda raw, sequence: convert(raw, position, sequence, text(raw)), text)
+
+    async def send_control(self, msg: Any, text: str) -> None:
+        """Publish what befell the collection as a whole; `text` is the record behind it."""
+        self.sequence += 1
+        await self._publisher.publish(self._converter.control(msg, self.sequence, text))
+
+    async def save(self, text: str) -> None:
+        """Move the checkpoint without an event, once everything before it is confirmed."""
+        await self._publisher.flush()
+        if text != self._saved:
+            await self._store.save(text)
+            self._saved = text
+
+    def _behind_skipped(self, changes: Sequence[RawBSONDocument]) -> Sequence[RawBSONDocument]:
+        # Tokens of one cluster sort as their text, by time first.
+        behind = [change for change in changes if change["_id"]["_data"] > self.skip_through]
+        if behind:
+            self.skip_through = ""
+        return behind
+
+    async def _send(self, documents: Sequence[RawBSONDocument], convert: Convert, text: Text) -> None:
+        for some in _slices(documents):
+            events: list[Event] = []
+            for raw in some:
+                try:
+                    event = convert(raw, self.sequence + 1)
+                except Unconvertible as error:
+                    await self._publisher.publish_many(events)
+                    events = []
+                    await self._rejected.keep(error, text(raw))
+                    await self.save(text(raw))
+                    continue
+                if event is not None:
+                    self.sequence += 1
+                    events.append(event)
+            await self._publisher.publish_many(events)
+            await checkpoint()
+            if self.is_stopped:
+                return
+
+
+def _slices(documents: Sequence[RawBSONDocument]) -> Iterator[Sequence[RawBSONDocument]]:
+    for start in range(0, len(documents), _SLICE):
+        yield documents[start : start + _SLICE]
