@@ -2,27 +2,27 @@
 
 The reader takes what has arrived (up to 256 KiB), turns it into commands and has the core carry them out at once; the
 writer sends what the session's outbox holds. Always true: at most one task reads and one writes; while more than
-`BACKLOG_BYTES` wait to leave or to be confirmed, nothing more is read.
+`BACKLOG_BYTES` wait to leave, or `AWAITED_MAX` events to be confirmed, nothing more is read; a peer that takes nothing
+for `SEND_S` seconds is cut off, and what it had is given to others.
 """
 
 from enum import Enum
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 import anyio
 import structlog
 from anyio.abc import ByteStream
 
-from broker.core import Session
+from broker.core import Broker, Session
 from broker.errors import Refusal
 from broker.protocol import GREETING_LIMIT, LineSplitter, is_foreign_protocol, parse_lines
-
-if TYPE_CHECKING:
-    from broker.server import Server
 
 __all__ = ["Connection", "End"]
 
 READ_BYTES: Final = 256 << 10
 BACKLOG_BYTES: Final = 4 << 20
+AWAITED_MAX: Final = 100_000
+SEND_S: Final = 60.0
 
 logger = structlog.stdlib.get_logger()
 
@@ -34,13 +34,28 @@ class End(Enum):
     LOST = "lost"
     FOREIGN = "foreign protocol"
     SHUTDOWN = "shutdown"
+    STALLED = "did not read"
     BUG = "bug"
+
+
+class Host(Protocol):
+    """The server that a connection belongs to."""
+
+    broker: Broker
+
+    def now_ms(self) -> int:
+        """The broker's clock: milliseconds since 1970 UTC."""
+        ...
+
+    def carry_out(self) -> None:
+        """Do what the core left to do."""
+        ...
 
 
 class Connection:
     """Owns one stream and its session."""
 
-    def __init__(self, server: "Server", stream: ByteStream, session: Session, line_bytes_max: int) -> None:
+    def __init__(self, server: Host, stream: ByteStream, session: Session, line_bytes_max: int) -> None:
         self.session = session
         self.end: End | None = None
         self._server = server
@@ -79,7 +94,7 @@ class Connection:
     async def _read(self) -> None:
         session = self.session
         while not session.is_leaving:
-            while session.outbox.size > BACKLOG_BYTES or session.unconfirmed_bytes > BACKLOG_BYTES:
+            while session.outbox.size > BACKLOG_BYTES or session.outbox.awaited > AWAITED_MAX:
                 self._has_drained = anyio.Event()
                 await self._has_drained.wait()
             data = await self._stream.receive(READ_BYTES)
@@ -104,7 +119,7 @@ class Connection:
         now_ms = self._server.now_ms()
         for command in parse_lines(self._splitter.feed(data), self._splitter.max_bytes):
             if isinstance(command, Refusal):
-                broker.refuse(session, command)
+                broker.refuse(session, command, now_ms)
             else:
                 broker.execute(session, command, now_ms)
             if session.is_leaving:
@@ -114,12 +129,16 @@ class Connection:
     async def _write(self) -> None:
         session = self.session
         while True:
-            data = session.outbox.take()
+            data = session.take_output()
             if not data:
                 self._has_drained.set()
                 self._has_output = anyio.Event()
                 await self._has_output.wait()
                 continue
-            await self._stream.send(data)
-            self._server.broker.drained(session)
+            with anyio.move_on_after(SEND_S) as patience:
+                await self._stream.send(data)
+            if patience.cancelled_caught:
+                self.close(End.STALLED)
+                return
+            self._server.broker.sent(session, self._server.now_ms())
             self._server.carry_out()

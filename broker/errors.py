@@ -35,12 +35,16 @@ class BrokerError(Exception):
 
 
 class Refusal(BrokerError):
-    """The broker refused one command and lives on. `code` is one of `Code`; `text` says what to do."""
+    """The broker refused one command and lives on. `code` is one of `Code`; `text` says what to do.
 
-    def __init__(self, code: str, text: str) -> None:
+    Inside the broker, `line` is the event that was refused, for those who keep it.
+    """
+
+    def __init__(self, code: str, text: str, line: bytes = b"") -> None:
         super().__init__(f"{code} {text}" if text else code)
         self.code = code
         self.text = text
+        self.line = line
 
     @property
     def is_retryable(self) -> bool:

@@ -21,6 +21,7 @@ from anyio.abc import ByteStream, SocketAttribute, TaskGroup
 
 from broker.connection import Connection, End
 from broker.core import Broker, Fetch, Topic
+from broker.core.dead_letters import DEAD_LETTERS
 from broker.core.restoration import restore
 from broker.errors import StartError
 from broker.log import CommitLog, MemoryLog, TopicLog
@@ -32,6 +33,7 @@ Durability = Literal["synced", "written", "memory"]
 
 JOURNAL_BYTES: Final = 4 << 20
 SYNC_EVERY_S: Final = 1.0
+TICK_S: Final = 0.1
 DRAIN_S: Final = 5.0
 
 logger = structlog.stdlib.get_logger()
@@ -87,7 +89,6 @@ class Server:
         self._writers: dict[Topic, anyio.Event] = {}
         self._journal_due = anyio.Event()
         self._tasks: TaskGroup | None = None
-        self._is_draining = False
         self.ends: dict[End, int] = dict.fromkeys(End, 0)
 
     @staticmethod
@@ -105,6 +106,7 @@ class Server:
             async with anyio.create_task_group() as tasks:
                 self._tasks = tasks
                 tasks.start_soon(self._keep_journal)
+                tasks.start_soon(self._keep_time)
                 self.carry_out()
                 yield
                 with anyio.CancelScope(shield=True):
@@ -123,13 +125,13 @@ class Server:
             end = await connection.run()
             self.ends[end] += 1
             del self._connections[session.number]
-            self.broker.disconnect(session)
+            self.broker.disconnect(session, self.now_ms())
             self.carry_out()
         logger.debug("connection ended", client=session.name, peer=session.peer, why=end.value)
 
     def carry_out(self) -> None:
         """Do what the core left to do; everything that has to wait is given to the task that owns it."""
-        work = self.broker.take_work()
+        work = self.broker.work.take()
         if work.records:
             self._state.append(work.records)
             if work.must_sync_records or self._state.journal_bytes > JOURNAL_BYTES:
@@ -145,7 +147,7 @@ class Server:
 
     async def drain(self) -> None:
         """Close every connection once what it is owed has been sent, or the time for it is over."""
-        self._is_draining = True
+        self.broker.is_draining = True
         with anyio.move_on_after(DRAIN_S):
             while any(c.session.outbox.is_waiting or c.session.outbox.size for c in self._connections.values()):
                 await anyio.sleep(0.01)
@@ -157,7 +159,7 @@ class Server:
 
     async def _recover(self, topics: list[str]) -> None:
         began = time.monotonic()
-        for name in [*self.data.topics(), *topics]:
+        for name in [*self.data.topics(), *topics, DEAD_LETTERS]:
             await to_thread.run_sync(self.broker.topic, name)
         restored = await to_thread.run_sync(self._state.restore)
         await to_thread.run_sync(restore, self.broker, restored.records)
@@ -185,9 +187,9 @@ class Server:
                     await to_thread.run_sync(topic.log.append, batch)
                 except OSError as error:
                     logger.error("cannot write", topic=topic.name, reason=error.strerror)
-                    self.broker.not_committed(topic, f"{error.strerror}; nothing was stored")
+                    self.broker.not_committed(topic, f"{error.strerror}; nothing was stored", self.now_ms())
                 else:
-                    self.broker.committed(topic, batch)
+                    self.broker.committed(topic, batch, self.now_ms())
                 self.carry_out()
             due = self._writers[topic] = anyio.Event()
             await due.wait()
@@ -195,8 +197,14 @@ class Server:
     async def _fetch(self, fetch: Fetch) -> None:
         topic = self.broker.topics[fetch.consumer.subscription.topic]
         found = await to_thread.run_sync(topic.read_lines, fetch.offsets)
-        self.broker.fetched(fetch, found)
+        self.broker.fetched(fetch, found, self.now_ms())
         self.carry_out()
+
+    async def _keep_time(self) -> None:
+        while True:
+            await anyio.sleep(TICK_S)
+            self.broker.tick(self.now_ms())
+            self.carry_out()
 
     async def _keep_journal(self) -> None:
         """Sync the journal when somebody waits for it, else once a second, and fold it when it has grown."""
@@ -204,7 +212,7 @@ class Server:
             with anyio.move_on_after(SYNC_EVERY_S):
                 await self._journal_due.wait()
             self._journal_due = anyio.Event()
-            number = self.broker.records_kept
+            number = self.broker.work.records_kept
             await to_thread.run_sync(self._state.sync)
             self.broker.records_synced(number)
             self.carry_out()

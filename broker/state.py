@@ -16,30 +16,43 @@ import msgspec
 from crc32c import crc32c
 from msgspec import Struct
 
+from broker.failures import Attempts
+from broker.protocol.policy import Policy
+
 __all__ = [
     "CheckpointRecord",
+    "ClientRecord",
+    "DeadRecord",
     "FailedRecord",
+    "PolicyRecord",
     "ProducersRecord",
     "Record",
+    "RedrivenRecord",
     "Restored",
     "SettledRecord",
     "State",
+    "SubscriptionChange",
     "SubscriptionRecord",
     "UnsubscribedRecord",
 ]
 
 
 class SubscriptionRecord(Struct, tag="subscription"):
-    """A durable subscription as it stands: everything below a priority's floor is settled, save what is `open`.
+    """A durable subscription as it stands, begun at offset `start`.
 
-    Priorities without a floor of their own begin at `start`; `open` holds (offset, failed tries).
+    Everything below a priority's floor is settled, save what is `open` or `dead`; priorities without a floor of their own
+    have `floor`. `dead` holds (offset, offset of its dead letter), `attempts` what failed of what is open or dead.
     """
 
     topic: str
     name: str
     start: int
+    floor: int
     floors: dict[int, int]
-    open: list[tuple[int, int]]
+    policy: Policy
+    open: list[int] = []
+    dead: list[tuple[int, int]] = []
+    attempts: dict[int, Attempts] = {}
 
 
 class SettledRecord(Struct, tag="settled"):
@@ -51,12 +64,45 @@ class SettledRecord(Struct, tag="settled"):
 
 
 class FailedRecord(Struct, tag="failed"):
-    """How many tries an open event has behind it."""
+    """An open event with one more failed try."""
 
     topic: str
     name: str
     offset: int
-    tries: int
+    attempts: Attempts
+
+
+class DeadRecord(Struct, tag="dead"):
+    """An event given up on; its dead letter is at offset `letter`."""
+
+    topic: str
+    name: str
+    offset: int
+    priority: int
+    letter: int
+
+
+class RedrivenRecord(Struct, tag="redriven"):
+    """Dead events that wait again."""
+
+    topic: str
+    name: str
+    offsets: list[int]
+
+
+class PolicyRecord(Struct, tag="policy"):
+    """A subscription's policy that was changed."""
+
+    topic: str
+    name: str
+    policy: Policy
+
+
+class ClientRecord(Struct, tag="client"):
+    """What a named client was attached to when it last was: (topic, subscription, prefetch)."""
+
+    client: str
+    attached: list[tuple[str, str, int]]
 
 
 class UnsubscribedRecord(Struct, tag="unsubscribed"):
@@ -87,9 +133,10 @@ class _Generation(Struct, tag="generation"):
     journal: int
 
 
-Record: TypeAlias = (
-    SubscriptionRecord | SettledRecord | FailedRecord | UnsubscribedRecord | CheckpointRecord | ProducersRecord
+SubscriptionChange: TypeAlias = (
+    SettledRecord | FailedRecord | DeadRecord | RedrivenRecord | PolicyRecord | UnsubscribedRecord
 )
+Record: TypeAlias = SubscriptionRecord | SubscriptionChange | CheckpointRecord | ProducersRecord | ClientRecord
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Record | _Generation).decode

@@ -1,32 +1,29 @@
-"""The broker: commands in, decisions out.
+"""The broker: topics, sessions, and what happens to a batch.
 
-One event's path: `execute` gives a published event its offset in its topic's pending batch; whoever writes the batch calls
+One event's path: `execute` has a published event accepted into its topic's pending batch; whoever writes the batch calls
 `committed`, which makes it visible, confirms it to the publishers and delivers it; an `ack` settles it and makes room
 for the next.
 """
 
-from collections.abc import Callable, Iterator
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
-import msgspec
-
-from broker.core import reports
-from broker.core.consumer import Consumer
+from broker.core.dead_letters import DEAD_LETTERS, REJECTED_LINES, rejected_line
+from broker.core.delivery import Delivery
+from broker.core.execution import Execution
 from broker.core.outbox import refusal_line
 from broker.core.session import Session
-from broker.core.subscription import Subscription, Taken
 from broker.core.topic import Topic
 from broker.core.work import Fetch, Work
 from broker.errors import Refusal
+from broker.events import IncomingEvent
 from broker.log import Batch, TopicLog
-from broker.protocol import commands, help_texts
-from broker.protocol.event_lines import redelivered
-from broker.state import CheckpointRecord, ProducersRecord, Record, UnsubscribedRecord
+from broker.protocol import Command
+from broker.state import ClientRecord, ProducersRecord, Record
 
 __all__ = ["Broker"]
 
-TAKE_MAX: Final = 1000
-TAKE_BYTES: Final = 1 << 20
+REJECTED_PER_SECOND: Final = 100
+KEPT_CODES: Final = frozenset({"bad_json", "bad_event", "schema"})
 
 
 class Logs(Protocol):
@@ -38,43 +35,33 @@ class Logs(Protocol):
 
 
 class Broker:
-    """All topics and sessions. Every method leaves what is to be done in `work`."""
+    """All topics and sessions. Every method leaves what is to be done in `work`; times are in milliseconds."""
 
     def __init__(self, logs: Logs, *, version: str, promise: str, recent_bytes: int = 32 << 20) -> None:
         self.version = version
-        self.promise = promise
         self.topics: dict[str, Topic] = {}
         self.sessions: dict[int, Session] = {}
+        self.attached: dict[str, list[tuple[str, str, int]]] = {}
+        self.is_draining = False
         self.work = Work()
-        self.counts: dict[str, int] = {"commands": 0, "refused": 0, "acked": 0, "delivered": 0, "damaged": 0}
+        self.counts: dict[str, int] = dict.fromkeys(
+            (
+                *("commands", "refused", "rejected_lines", "delivered", "acked", "damaged"),
+                *("failed_nack", "failed_timeout", "failed_disconnect"),
+            ),
+            0,
+        )
+        self.delivery = Delivery(self.topics, self.work, self.counts)
+        self._execution = Execution(self)
         self._logs = logs
+        self._promise = promise
         self._recent_bytes = recent_bytes
         self._visible: dict[str, int] = {}
         self._awaiting: dict[str, set[Session]] = {}
         self._awaiting_records: set[Session] = set()
         self._connections = 0
-        self._records_kept = 0
         self._records_synced = 0
-        self._carry_out: dict[type[Any], Callable[[Session, Any, int], None]] = {
-            commands.Publish: self._publish,
-            commands.Ack: self._ack,
-            commands.Hello: self._hello,
-            commands.Subscribe: self._subscribe,
-            commands.Unsubscribe: self._unsubscribe,
-            commands.Read: self._read,
-            commands.Last: self._last,
-            commands.Checkpoint: self._checkpoint,
-            commands.Topics: self._topics,
-            commands.Stats: self._stats,
-            commands.Help: self._help,
-            commands.Ping: self._ping,
-            commands.Quit: self._quit,
-        }
-
-    def take_work(self) -> Work:
-        """Return what is to be done since the last call."""
-        work, self.work = self.work, Work()
-        return work
+        self._rejected_second, self._rejected_count = 0, 0
 
     # Connections
 
@@ -83,34 +70,42 @@ class Broker:
         self._connections += 1
         session = Session(self._connections, peer)
         self.sessions[session.number] = session
-        self._reply(session, f"+OK tweetwire broker {self.version}, type help\n".encode())
+        self.reply(session, f"+OK tweetwire broker {self.version}, type help")
         return session
 
-    def disconnect(self, session: Session) -> None:
+    def disconnect(self, session: Session, now_ms: int) -> None:
         """Give back what the connection had in flight, and end what ends with it."""
         del self.sessions[session.number]
         for waiting in (*self._awaiting.values(), self._awaiting_records):
             waiting.discard(session)
         for consumer in list(session.consumers.values()):
-            self._detach(consumer)
+            self.delivery.detach(consumer, now_ms, is_failure=not self.is_draining)
 
-    def execute(self, session: Session, command: commands.Command, now_ms: int) -> None:
+    def execute(self, session: Session, command: Command, now_ms: int) -> None:
         """Carry out one command; whatever it comes to, the session has exactly one reply more to get."""
         self.counts["commands"] += 1
         try:
-            self._carry_out[type(command)](session, command, now_ms)
+            self._execution.carry_out(session, command, now_ms)
         except Refusal as refusal:
-            self.refuse(session, refusal)
+            self.refuse(session, refusal, now_ms)
 
-    def refuse(self, session: Session, refusal: Refusal) -> None:
-        """Answer with a refusal."""
+    def refuse(self, session: Session, refusal: Refusal, now_ms: int) -> None:
+        """Answer with a refusal; a line that was to be an event is kept in a topic of its own."""
         self.counts["refused"] += 1
-        self._reply(session, refusal_line(refusal))
+        session.outbox.reply(refusal_line(refusal))
+        self.work.sessions.add(session)
+        if refusal.line and refusal.code in KEPT_CODES:
+            self._keep_rejected(session, refusal, now_ms)
 
-    def drained(self, session: Session) -> None:
-        """What was to be sent has left: there may be room for more events."""
+    def sent(self, session: Session, now_ms: int) -> None:
+        """What `Session.take_output` gave has left: timers begin, and there may be room for more events."""
         for consumer in session.consumers.values():
-            self._pump(consumer.subscription)
+            self.delivery.sent(consumer, now_ms)
+            self.delivery.pump(consumer.subscription, now_ms)
+
+    def tick(self, now_ms: int) -> None:
+        """Let what is due happen; to be called a few times a second."""
+        self.delivery.tick(now_ms)
 
     # Topics
 
@@ -128,40 +123,47 @@ class Broker:
             self.work.topics.add(topic)
         return topic
 
-    def committed(self, topic: Topic, batch: Batch) -> None:
+    def publish(self, session: Session, name: str, events: list[IncomingEvent], now_ms: int) -> None:
+        """Accept a session's events, which confirms them when their batches are stored."""
+        topic = self.topics.get(name) or self.topic(name)
+        for accepted in topic.accept(events, now_ms):
+            if accepted.is_duplicate:
+                session.outbox.expect_duplicate(name, accepted.first)
+            else:
+                session.outbox.expect(name, accepted.first, accepted.last)
+                self.work.topics.add(topic)
+        self._awaiting[name].add(session)
+        self._release(session)
+
+    def committed(self, topic: Topic, batch: Batch, now_ms: int) -> None:
         """A batch is in the log: confirm it and deliver it."""
         topic.commit(batch)
         self._visible[topic.name] = topic.visible
         self._confirm(topic)
+        if topic.name == DEAD_LETTERS:
+            self.delivery.letters_stored(topic.visible)
         for subscription in topic.subscriptions.values():
-            self._pump(subscription)
+            self.delivery.pump(subscription, now_ms)
         topic.trim_lanes()
 
-    def not_committed(self, topic: Topic, reason: str) -> None:
+    def not_committed(self, topic: Topic, reason: str, now_ms: int) -> None:
         """A batch could not be written: refuse it and all that was accepted behind it."""
         topic.fall_back()
-        refusal = Refusal("disk", reason)
         for session in self._awaiting[topic.name]:
-            session.outbox.fail(topic.name, topic.visible, refusal)
+            session.outbox.fail(topic.name, topic.visible, Refusal("disk", reason))
         self._confirm(topic)
+        if topic.name == DEAD_LETTERS:
+            self.delivery.letters_lost(now_ms)
 
-    def fetched(self, fetch: Fetch, found: list[tuple[int, bytes]]) -> None:
-        """Deliver lines that had to be read from the log; a damaged one counts as settled, since nobody can have it."""
-        consumer = fetch.consumer
-        consumer.fetching = False
-        missing = set(fetch.offsets).difference(offset for offset, _ in found)
-        still_here = [(offset, line) for offset, line in found if offset in consumer.in_flight]
-        self._deliver(consumer, [offset for offset, _ in still_here], [line for _, line in still_here])
-        damaged = [offset for offset in missing if offset in consumer.in_flight]
-        self.counts["damaged"] += len(damaged)
-        self._settle(consumer, damaged)
-        self._pump(consumer.subscription)
+    def fetched(self, fetch: Fetch, found: list[tuple[int, bytes]], now_ms: int) -> None:
+        """Lines that had to be read from the log are here."""
+        self.delivery.fetched(fetch, found, now_ms)
 
     # State
 
     def records(self) -> list[Record]:
         """Return everything that the state must keep as of now."""
-        kept: list[Record] = []
+        kept: list[Record] = [ClientRecord(name, attached) for name, attached in self.attached.items()]
         for topic in self.topics.values():
             table = {
                 name: (producer.offset, producer.sequence, producer.checkpoint)
@@ -171,11 +173,6 @@ class Broker:
             kept += [sub.record(topic.visible) for sub in topic.subscriptions.values() if sub.is_durable]
         return kept
 
-    @property
-    def records_kept(self) -> int:
-        """The number of the last record that was left in `work`."""
-        return self._records_kept
-
     def records_synced(self, number: int) -> None:
         """Records up to `number` are on the disk: answer those who waited for it."""
         self._records_synced = number
@@ -183,200 +180,18 @@ class Broker:
             self._release(session)
         self._awaiting_records = {session for session in self._awaiting_records if session.outbox.is_waiting}
 
-    # Commands
-
-    def _publish(self, session: Session, command: commands.Publish, now_ms: int) -> None:
-        name = command.topic
-        topic = self.topics.get(name) or self.topic(name)
-        self.counts["commands"] += len(command.events) - 1
-        for accepted in topic.accept(command.events, now_ms):
-            if accepted.is_duplicate:
-                session.outbox.expect_duplicate(name, accepted.first)
-            else:
-                session.outbox.expect(name, accepted.first, accepted.last)
-                self.work.topics.add(topic)
-        self._awaiting[name].add(session)
-        self._release(session)
-
-    def _ack(self, session: Session, command: commands.Ack, now_ms: int) -> None:
-        consumers = session.consumers_of(command.topic)
-        if not consumers:
-            raise Refusal("not_subscribed", f"this connection has no subscription to {command.topic}")
-        settled = 0
-        for consumer, offsets in self._meant(consumers, command):
-            settled += self._settle(consumer, offsets)
-        if not settled:
-            raise Refusal("stale", "nothing of that is in flight on this connection")
-        if not session.is_quiet:
-            self._reply(session, b"+OK ack %b %d\n" % (command.topic.encode(), settled))
-        for consumer in consumers:
-            self._pump(consumer.subscription)
-
-    def _hello(self, session: Session, command: commands.Hello, now_ms: int) -> None:
-        session.name, session.is_quiet = command.name, command.is_quiet
-        self._reply(session, f"+OK hello {command.name}\n".encode())
-
-    def _subscribe(self, session: Session, command: commands.Subscribe, now_ms: int) -> None:
-        topic = self._existing(command.topic) if not command.may_create else self.topic(command.topic)
-        name = command.name or f"conn-{session.number}"
-        subscription = topic.subscriptions.get(name)
-        if subscription is None:
-            start = self._start(topic, command.policy.start)
-            subscription = topic.subscribe(name, start, is_durable=command.name is not None)
-            if subscription.is_durable:
-                self._keep(subscription.record(topic.visible))
-        consumer = session.consumers.get((topic.name, name))
-        if consumer is None:
-            consumer = Consumer(session, subscription, command.prefetch)
-            session.consumers[topic.name, name] = consumer
-            subscription.consumers.append(consumer)
-        consumer.prefetch = command.prefetch
-        reply = (
-            f"+OK sub {topic.name} as={name} from={subscription.start}"
-            f" pending={subscription.waiting} prefetch={consumer.prefetch}\n"
-        )
-        self._reply(session, reply.encode())
-        self._pump(subscription)
-
-    def _unsubscribe(self, session: Session, command: commands.Unsubscribe, now_ms: int) -> None:
-        topic = self._existing(command.topic)
-        mine = session.consumers_of(topic.name)
-        name = command.name or (mine[0].subscription.name if mine else "")
-        subscription = topic.subscriptions.get(name)
-        if subscription is None:
-            raise Refusal("not_subscribed", f"{topic.name} has no subscription {name}".rstrip())
-        for consumer in subscription.consumers:
-            del consumer.session.consumers[topic.name, name]
-        subscription.consumers.clear()
-        del topic.subscriptions[name]
-        if subscription.is_durable:
-            self._keep(UnsubscribedRecord(topic.name, name))
-        self._reply(session, f"+OK unsub {topic.name}\n".encode())
-
-    def _read(self, session: Session, command: commands.Read, now_ms: int) -> None:
-        topic = self._existing(command.topic)
-        start = min(self._start(topic, command.start), topic.visible)
-        count = min(command.limit, topic.visible - start)
-        lines, after, damaged = topic.log.read(start, count, command.bytes_max)
-        self.counts["damaged"] += len(damaged)
-        head = f"+OK read {topic.name} {len(lines)} next={after if count else start}\n".encode()
-        self._reply(session, head + b"".join(lines))
-
-    def _last(self, session: Session, command: commands.Last, now_ms: int) -> None:
-        producer = self._existing(command.topic).producers.stored.get(command.producer)
-        answer = msgspec.json.encode(producer).decode()
-        self._reply(session, f"+OK last {command.topic} {command.producer} {answer}\n".encode())
-
-    def _checkpoint(self, session: Session, command: commands.Checkpoint, now_ms: int) -> None:
-        topic = self.topic(command.topic)
-        offset = topic.producers.set_checkpoint(command.producer, command.value)
-        ticket = self._keep(CheckpointRecord(topic.name, command.producer, offset, command.value))
-        reply = f"+OK checkpoint {topic.name} {command.producer}\n".encode()
-        session.outbox.expect_record(ticket, reply)
-        self._awaiting_records.add(session)
-        self.work.must_sync_records = True
-
-    def _topics(self, session: Session, command: commands.Topics, now_ms: int) -> None:
-        self._reply(session, b"+OK topics %b\n" % msgspec.json.encode(reports.topics(self.topics.values())))
-
-    def _stats(self, session: Session, command: commands.Stats, now_ms: int) -> None:
-        report = reports.stats(self.topics.values(), len(self.sessions), self.counts)
-        self._reply(session, b"+OK stats %b\n" % msgspec.json.encode(report))
-
-    def _help(self, session: Session, command: commands.Help, now_ms: int) -> None:
-        self._reply(session, f"+OK {help_texts.help_text(command.verb)}\n".encode())
-
-    def _ping(self, session: Session, command: commands.Ping, now_ms: int) -> None:
-        self._reply(session, b"+PONG\n")
-
-    def _quit(self, session: Session, command: commands.Quit, now_ms: int) -> None:
-        self._reply(session, b"+OK bye\n")
-        session.is_leaving = True
-
-    # Delivery
-
-    def _pump(self, subscription: Subscription) -> None:
-        """Give waiting events to consumers that have room, until one of the two has run out."""
-        topic = self.topics[subscription.topic]
-        for consumer in subscription.next_consumers():
-            while (room := consumer.room) > 0:
-                taken = subscription.take(min(room, TAKE_MAX, max(1, TAKE_BYTES // topic.recent.mean_bytes)))
-                if not taken:
-                    return
-                self._hand_over(topic, consumer, taken)
-
-    def _hand_over(self, topic: Topic, consumer: Consumer, taken: list[Taken]) -> None:
-        offsets: list[int] = []
-        for slot, run in taken:
-            consumer.in_flight.update(zip(run, range(slot, slot + len(run)), strict=True))
-            offsets += run
-        lines = topic.recent.lines(offsets)
-        if lines is None:
-            consumer.fetching = True
-            self.work.fetches.append(Fetch(consumer, offsets))
-        else:
-            self._deliver(consumer, offsets, lines)
-
-    def _deliver(self, consumer: Consumer, offsets: list[int], lines: list[bytes]) -> None:
-        tries = consumer.subscription.failed_tries
-        if tries:
-            lines = [
-                redelivered(line, tries[offset] + 1) if offset in tries else line
-                for offset, line in zip(offsets, lines, strict=True)
-            ]
-        consumer.deliver(offsets, lines)
-        self.counts["delivered"] += len(lines)
-        self.work.sessions.add(consumer.session)
-
-    def _meant(self, consumers: list[Consumer], command: commands.Ack) -> Iterator[tuple[Consumer, list[int]]]:
-        """Find the events in flight that an ack's refs mean; where several consumers could have one, the first has it."""
-        if command.offsets is not None and len(consumers) == 1:
-            yield consumers[0], command.offsets
-            return
-        for ref in command.offsets or command.refs:
-            for consumer in consumers:
-                offset = self._find(consumer, ref)
-                if offset is not None:
-                    yield consumer, [offset]
-                    break
-
-    def _find(self, consumer: Consumer, ref: int | str) -> int | None:
-        if isinstance(ref, str) and not consumer.knows_ids:
-            found = self.topics[consumer.subscription.topic].read_lines(list(consumer.in_flight))
-            consumer.note_ids([offset for offset, _ in found], [line for _, line in found])
-        return consumer.find(ref)
-
-    def _settle(self, consumer: Consumer, offsets: list[int]) -> int:
-        """Settle what of `offsets` is in flight with a consumer; returns how many."""
-        subscription = consumer.subscription
-        settled = consumer.settle(offsets)
-        if settled:
-            subscription.settled += len(settled)
-            self.counts["acked"] += len(settled)
-            for offset in subscription.failed_tries.keys() & settled.keys():
-                del subscription.failed_tries[offset]
-            if subscription.is_durable:
-                self._keep(subscription.settled_record(settled))
-        return len(settled)
-
-    def _detach(self, consumer: Consumer) -> None:
-        subscription = consumer.subscription
-        subscription.consumers.remove(consumer)
-        if not subscription.is_durable:
-            del self.topics[subscription.topic].subscriptions[subscription.name]
-            return
-        for offset in consumer.in_flight:
-            subscription.failed_tries[offset] = subscription.failed_tries.get(offset, 0) + 1
-        subscription.redelivered += len(consumer.in_flight)
-        subscription.give_back(consumer.in_flight)
-        consumer.in_flight = {}
-        self._pump(subscription)
-
     # Replies
 
-    def _reply(self, session: Session, line: bytes) -> None:
-        session.outbox.reply(line)
+    def reply(self, session: Session, line: str) -> None:
+        """Add a reply of one line."""
+        session.outbox.reply(f"{line}\n".encode())
         self.work.sessions.add(session)
+
+    def reply_when_kept(self, session: Session, record: Record, line: str) -> None:
+        """Keep a record and reply when the disk has it."""
+        session.outbox.expect_record(self.work.keep(record), f"{line}\n".encode())
+        self._awaiting_records.add(session)
+        self.work.must_sync_records = True
 
     def _confirm(self, topic: Topic) -> None:
         awaiting = self._awaiting[topic.name]
@@ -386,23 +201,18 @@ class Broker:
                 awaiting.discard(session)
 
     def _release(self, session: Session) -> None:
-        session.outbox.confirm(self._visible, self._records_synced, self.promise)
+        session.outbox.confirm(self._visible, self._records_synced, self._promise)
         self.work.sessions.add(session)
 
-    def _keep(self, record: Record) -> int:
-        """Leave a record for the state; returns its number."""
-        self.work.records.append(record)
-        self._records_kept += 1
-        return self._records_kept
-
-    def _existing(self, name: str) -> Topic:
-        topic = self.topics.get(name)
-        if topic is None:
-            raise Refusal("unknown_topic", name)
-        return topic
-
-    @staticmethod
-    def _start(topic: Topic, start: object) -> int:
-        if start == "earliest":
-            return topic.log.earliest
-        return start if isinstance(start, int) else topic.visible
+    def _keep_rejected(self, session: Session, refusal: Refusal, now_ms: int) -> None:
+        """Store a refused line, at most `REJECTED_PER_SECOND` of them; the others are counted."""
+        self.counts["rejected_lines"] += 1
+        if self._rejected_second != now_ms // 1000:
+            self._rejected_second, self._rejected_count = now_ms // 1000, 0
+        self._rejected_count += 1
+        if self._rejected_count > REJECTED_PER_SECOND or self.is_draining:
+            return
+        topic = self.topic(REJECTED_LINES)
+        event = rejected_line(refusal.line, refusal, session.name, self.counts["rejected_lines"])
+        for _ in topic.accept([event], now_ms):
+            self.work.topics.add(topic)

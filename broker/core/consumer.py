@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+from broker.core.deadlines import Deadlines
 from broker.protocol.event_lines import line_id
 
 if TYPE_CHECKING:
@@ -14,7 +15,17 @@ __all__ = ["Consumer"]
 class Consumer:
     """Always true: every offset in `in_flight` ({offset: slot}) was taken by this consumer and is not settled."""
 
-    __slots__ = ("_ids", "fetching", "in_flight", "prefetch", "session", "subscription")
+    __slots__ = (
+        "_departing",
+        "_ids",
+        "_unsent",
+        "deadlines",
+        "fetching",
+        "in_flight",
+        "prefetch",
+        "session",
+        "subscription",
+    )
 
     def __init__(self, session: "Session", subscription: "Subscription", prefetch: int) -> None:
         self.session = session
@@ -22,6 +33,9 @@ class Consumer:
         self.prefetch = prefetch
         self.in_flight: dict[int, int] = {}
         self.fetching = False
+        self.deadlines = Deadlines()
+        self._unsent: list[int] = []
+        self._departing: list[int] = []
         # Made when the first ref is an id, since most consumers settle by offset.
         self._ids: dict[str, list[int]] | None = None
 
@@ -42,6 +56,26 @@ class Consumer:
         if self._ids is not None:
             self.note_ids(offsets, lines)
         self.session.outbox.events(lines)
+        self._unsent += offsets
+
+    def depart(self) -> None:
+        """What was delivered until now is being handed to the socket."""
+        self._departing, self._unsent = self._unsent, []
+
+    def sent(self, now_ms: int) -> None:
+        """The bytes have left: now the time that the consumer has begins."""
+        offsets, self._departing = self._departing, []
+        if offsets:
+            due = now_ms + self.subscription.policy.timeout_ms
+            # One that failed before may stand in an earlier bucket yet, from its last time here.
+            failed = self.subscription.attempts
+            for offset in filter(failed.__contains__, offsets) if failed else ():
+                self.deadlines.move(offset, due, self.in_flight)
+            self.deadlines.add(offsets, due, self.in_flight)
+
+    def extend(self, offset: int, now_ms: int) -> None:
+        """Give an event in flight its whole time anew."""
+        self.deadlines.move(offset, now_ms + self.subscription.policy.timeout_ms, self.in_flight)
 
     def note_ids(self, offsets: list[int], lines: list[bytes]) -> None:
         """Learn the ids of events in flight, so that `find` knows them."""
@@ -57,10 +91,13 @@ class Consumer:
         known = (self._ids or {}).get(ref, ())
         return min((offset for offset in known if offset in self.in_flight), default=None)
 
-    def settle(self, offsets: list[int]) -> dict[int, int]:
+    def take_out(self, offsets: list[int]) -> dict[int, int]:
         """Take those of `offsets` that are in flight out of it; returns them with their slots."""
         in_flight = self.in_flight
         settled = {offset: in_flight.pop(offset) for offset in offsets if offset in in_flight}
+        if self.deadlines.has_moved:
+            for offset in settled:
+                self.deadlines.forget(offset)
         self._trim_ids()
         return settled
 

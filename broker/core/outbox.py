@@ -49,6 +49,11 @@ class Outbox:
         return self.size < HIGH_WATER_BYTES
 
     @property
+    def awaited(self) -> int:
+        """How many events wait to be confirmed, about."""
+        return sum(place.last - place.first + 1 for place in self._waiting if isinstance(place, _Awaited))
+
+    @property
     def is_waiting(self) -> bool:
         """Whether a reply waits for the disk."""
         return bool(self._waiting)

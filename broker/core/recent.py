@@ -3,6 +3,10 @@
 from collections import deque
 from typing import Final
 
+import msgspec
+
+from broker.protocol.event_lines import line_id
+
 __all__ = ["RecentLines"]
 
 _KEEP_SHARE: Final = 0.75
@@ -48,6 +52,14 @@ class RecentLines:
         ):
             return self._lines[offsets[0] - start : offsets[0] - start + count]
         return [self._lines[offset - start] for offset in offsets]
+
+    def find_id(self, wanted: str) -> int | None:
+        """Return the offset of the newest event here with the id `wanted`."""
+        encoded = b'"id":%b' % msgspec.json.encode(wanted)
+        for number in range(len(self._lines) - 1, -1, -1):
+            if encoded in self._lines[number] and line_id(self._lines[number]) == wanted:
+                return self.first + number
+        return None
 
     def _drop_oldest(self) -> None:
         gone = 0

@@ -1,7 +1,9 @@
-"""What the broker tells of itself: the answers to ``topics`` and ``stats``."""
+"""What the broker tells of itself: the answers to ``topics``, ``stats``, ``explain`` and ``dead``."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
+
+import msgspec
 
 from broker.core.subscription import Subscription
 from broker.core.topic import Topic
@@ -51,7 +53,78 @@ def _subscription(subscription: Subscription) -> dict[str, Any]:
         "durable": subscription.is_durable,
         "consumers": len(subscription.consumers),
         "pending": subscription.waiting,
+        "delayed": subscription.delayed,
         "in_flight": subscription.in_flight,
         "settled": subscription.settled,
         "redelivered": subscription.redelivered,
+        "dead": len(subscription.dead) + len(subscription.dying),
+        "policy": msgspec.structs.asdict(subscription.policy),
     }
+
+
+def explain(topic: Topic, subscription: Subscription, offset: int, now_ms: int) -> dict[str, Any]:
+    """Return where an event stands for a subscription, and why it has not been delivered.
+
+    `state` is one of settled, in_flight, waiting, delayed, dead, before_start; the other members depend on it.
+    """
+    attempts = subscription.attempts.get(offset)
+    found: dict[str, Any] = {
+        "topic": topic.name,
+        "offset": offset,
+        "subscription": subscription.name,
+        "failed_tries": attempts.count if attempts else 0,
+        "tries": subscription.policy.tries,
+        "errors": list(attempts.errors) if attempts else [],
+    }
+    for consumer in subscription.consumers:
+        if offset in consumer.in_flight:
+            return found | {"state": "in_flight", "client": consumer.session.name, "peer": consumer.session.peer}
+    place, number = subscription.place_of(offset, topic.log.priority_of(offset))
+    if place == "waiting":
+        return found | {"state": place, "behind": number, "because": _why_waiting(subscription)}
+    if place == "delayed":
+        return found | {"state": place, "until": number, "for_ms": max(0, number - now_ms)}
+    if place in {"dead", "dying"}:
+        return found | {"state": "dead", "dead_letter": number if place == "dead" else None}
+    return found | {"state": place}
+
+
+def _why_waiting(subscription: Subscription) -> str:
+    """Say what keeps a waiting event from being delivered at once."""
+    if not subscription.consumers:
+        return "no connection has this subscription"
+    if all(len(consumer.in_flight) >= consumer.prefetch for consumer in subscription.consumers):
+        return "every consumer has as many in flight as its prefetch allows"
+    if all(consumer.room <= 0 for consumer in subscription.consumers):
+        return "every consumer reads too slowly"
+    return "it is next in its order"
+
+
+def dead(all_topics: Mapping[str, Topic], topic: str | None, name: str | None, limit: int) -> list[dict[str, Any]]:
+    """Return up to `limit` dead events, of one topic or one subscription if named: where each is and why it died."""
+    found: list[dict[str, Any]] = []
+    for subscription in (
+        subscription
+        for one in all_topics.values()
+        if topic in {None, one.name}
+        for subscription in one.subscriptions.values()
+        if name in {None, subscription.name}
+    ):
+        for offset, (priority, letter) in sorted(subscription.dead.items()):
+            if len(found) == limit:
+                return found
+            attempts = subscription.attempts.get(offset)
+            found.append(
+                {
+                    "topic": subscription.topic,
+                    "offset": offset,
+                    "priority": priority,
+                    "subscription": subscription.name,
+                    "dead_letter": letter,
+                    "tries": attempts.count if attempts else 0,
+                    "first_at": attempts.first_at if attempts else None,
+                    "last_at": attempts.errors[-1].at if attempts else None,
+                    "errors": list(attempts.errors) if attempts else [],
+                }
+            )
+    return found

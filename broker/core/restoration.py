@@ -12,10 +12,15 @@ from broker.core.topic import Topic
 from broker.events import StoredEvent, decode_stored
 from broker.state import (
     CheckpointRecord,
+    ClientRecord,
+    DeadRecord,
     FailedRecord,
+    PolicyRecord,
     ProducersRecord,
     Record,
+    RedrivenRecord,
     SettledRecord,
+    SubscriptionChange,
     SubscriptionRecord,
     UnsubscribedRecord,
 )
@@ -31,7 +36,28 @@ class _Kept:
     def __init__(self, record: SubscriptionRecord) -> None:
         self.record = record
         self.settled: list[SettledRecord] = []
-        self.tries: dict[int, int] = {}
+
+    def note(self, change: SubscriptionChange) -> None:
+        """Apply what came behind the record."""
+        record = self.record
+        match change:
+            case SettledRecord():
+                self.settled.append(change)
+            case FailedRecord():
+                record.attempts[change.offset] = change.attempts
+            case DeadRecord():
+                record.dead.append((change.offset, change.letter))
+            case RedrivenRecord():
+                self._redrive(set(change.offsets))
+            case PolicyRecord():
+                record.policy = change.policy
+
+    def _redrive(self, offsets: set[int]) -> None:
+        record = self.record
+        record.dead = [(offset, letter) for offset, letter in record.dead if offset not in offsets]
+        record.open = [*record.open, *offsets.difference(record.open)]
+        for offset in offsets & record.attempts.keys():
+            record.attempts[offset] = record.attempts[offset].forgiven()
 
 
 def restore(broker: Broker, records: Iterable[Record]) -> None:
@@ -40,12 +66,20 @@ def restore(broker: Broker, records: Iterable[Record]) -> None:
     producers: dict[str, ProducersRecord] = {}
     checkpoints: list[CheckpointRecord] = []
     for record in records:
-        if isinstance(record, ProducersRecord):
-            producers[record.topic] = record
-        elif isinstance(record, CheckpointRecord):
-            checkpoints.append(record)
-        else:
-            _note(subscriptions, record)
+        match record:
+            case ProducersRecord():
+                producers[record.topic] = record
+            case CheckpointRecord():
+                checkpoints.append(record)
+            case ClientRecord():
+                broker.attached[record.client] = record.attached
+            case SubscriptionRecord():
+                subscriptions[record.topic, record.name] = _Kept(record)
+            case UnsubscribedRecord():
+                subscriptions.pop((record.topic, record.name), None)
+            case _:
+                if (record.topic, record.name) in subscriptions:
+                    subscriptions[record.topic, record.name].note(record)
     for topic in broker.topics.values():
         _restore_producers(topic, producers.get(topic.name))
     for checkpoint in checkpoints:
@@ -54,22 +88,6 @@ def restore(broker: Broker, records: Iterable[Record]) -> None:
                 checkpoint.producer, checkpoint.offset, checkpoint.value
             )
     _restore_subscriptions(broker, subscriptions.values())
-
-
-def _note(
-    subscriptions: dict[tuple[str, str], _Kept],
-    record: SubscriptionRecord | SettledRecord | FailedRecord | UnsubscribedRecord,
-) -> None:
-    key = (record.topic, record.name)
-    if isinstance(record, SubscriptionRecord):
-        subscriptions[key] = _Kept(record)
-    elif isinstance(record, UnsubscribedRecord):
-        subscriptions.pop(key, None)
-    elif key in subscriptions:
-        if isinstance(record, SettledRecord):
-            subscriptions[key].settled.append(record)
-        else:
-            subscriptions[key].tries[record.offset] = record.tries
 
 
 def _restore_producers(topic: Topic, record: ProducersRecord | None) -> None:
@@ -106,17 +124,17 @@ def _restore_subscriptions(broker: Broker, kept: Iterable[_Kept]) -> None:
         topic = broker.topics[name]
         for one in of_topic:
             record = _clamped(one.record, topic)
-            lowest = min([record.start, *record.floors.values()])
-            subscription = topic.subscribe(record.name, lowest, is_durable=True)
+            lowest = min([record.floor, *record.floors.values()])
+            subscription = topic.subscribe(record.name, lowest, record.policy, is_durable=True)
             subscription.start = record.start
             subscription.restore(record, one.settled, topic.log.priority_of)
-            subscription.failed_tries |= one.tries
 
 
 def _clamped(record: SubscriptionRecord, topic: Topic) -> SubscriptionRecord:
     """Move what points beyond the log, or before its first event, to where the log is."""
     earliest, visible = topic.log.earliest, topic.visible
-    record.start = min(max(record.start, earliest), visible)
+    record.floor = min(max(record.floor, earliest), visible)
     record.floors = {p: min(max(floor, earliest), visible) for p, floor in record.floors.items()}
-    record.open = [(offset, tries) for offset, tries in record.open if earliest <= offset < visible]
+    record.open = [offset for offset in record.open if earliest <= offset < visible]
+    record.dead = [(offset, letter) for offset, letter in record.dead if earliest <= offset < visible]
     return record

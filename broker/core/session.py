@@ -17,7 +17,22 @@ class Session:
         self.is_leaving = False
         self.outbox = Outbox()
         self.consumers: dict[tuple[str, str], Consumer] = {}
-        self.unconfirmed_bytes = 0
+        self.is_named = False
+
+    def take_output(self) -> bytes:
+        """Return everything that may be sent now; `Broker.sent` follows when it has left."""
+        for consumer in self.consumers.values():
+            consumer.depart()
+        return self.outbox.take()
+
+    @property
+    def attached(self) -> list[tuple[str, str, int]]:
+        """The durable subscriptions that it is attached to: (topic, subscription, prefetch)."""
+        return [
+            (topic, name, consumer.prefetch)
+            for (topic, name), consumer in self.consumers.items()
+            if consumer.subscription.is_durable
+        ]
 
     def consumers_of(self, topic: str) -> list[Consumer]:
         """Return what this connection has on `topic`, in the order it subscribed."""

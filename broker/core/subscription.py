@@ -1,16 +1,19 @@
 """A named reader of one topic.
 
 Always true: each visible event from the subscription's start on is exactly one of waiting (in a lane behind the
-position, or in `returned`), in flight with one consumer, or settled. Published = waiting + in flight + settled.
+position, in `returned`, or in `delayed` until its pause is over), in flight with one consumer, dying (its dead letter is
+on its way to the disk), dead, or settled.
 """
 
 import heapq
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from broker.core import slots
 from broker.core.lanes import Lanes
+from broker.failures import Attempts
+from broker.protocol.policy import Policy
 from broker.state import SettledRecord, SubscriptionRecord
 
 if TYPE_CHECKING:
@@ -29,21 +32,29 @@ class Taken(NamedTuple):
 
 
 class Subscription:
-    """Positions in the lanes of its topic, what came back, and who consumes it."""
+    """Positions in the lanes of its topic, what came back, what died, and who consumes it."""
 
-    def __init__(self, topic: str, name: str, lanes: Lanes, start: int, *, is_durable: bool) -> None:
+    def __init__(
+        self, topic: str, name: str, lanes: Lanes, start: int, *, is_durable: bool, policy: Policy | None = None
+    ) -> None:
         self.topic = topic
         self.name = name
         self.start = start
         self.is_durable = is_durable
+        self.policy = policy or Policy()
         self.consumers: list[Consumer] = []
         self.positions = {p: lane.position_of(start) for p, lane in lanes.by_priority.items()}
-        self.failed_tries: dict[int, int] = {}
+        self.attempts: dict[int, Attempts] = {}
+        self.dying: dict[int, int] = {}
+        self.dead: dict[int, tuple[int, int]] = {}
         self.settled = 0
         self.redelivered = 0
+        self.died = 0
         self._lanes = lanes
         # (-priority, offset, slot): the order in which what came back is given again
         self._returned: list[tuple[int, int, int]] = []
+        # (due ms, offset, slot)
+        self._delayed: list[tuple[int, int, int]] = []
         self._strays = 0
         self._turn = 0
 
@@ -54,13 +65,29 @@ class Subscription:
 
     @property
     def waiting(self) -> int:
-        """How many events nobody has."""
+        """How many events nobody has, those in a pause included."""
         lanes = self._lanes.by_priority.items()
-        return len(self._returned) + sum(lane.end - self.positions.get(p, 0) for p, lane in lanes)
+        in_lanes = sum(lane.end - self.positions.get(p, 0) for p, lane in lanes)
+        return len(self._returned) + len(self._delayed) + in_lanes
 
-    def take(self, count: int) -> list[Taken]:
-        """Take up to `count` waiting events, highest priority first, by offset within a priority."""
+    @property
+    def delayed(self) -> int:
+        """How many of those waiting have a pause after a failed try."""
+        return len(self._delayed)
+
+    @property
+    def next_due(self) -> int | None:
+        """When (ms) the next pause is over, None where there is none."""
+        return self._delayed[0][0] if self._delayed else None
+
+    def take(self, count: int, aged: int = 0) -> list[Taken]:
+        """Take up to `count` waiting events, highest priority first, by offset within a priority.
+
+        Those below offset `aged` have waited too long: the oldest of them go before any priority.
+        """
         taken: list[Taken] = []
+        if aged:
+            count -= self._take_aged(count, aged, taken)
         for priority in self._lanes.descending:
             if count == 0:
                 return taken
@@ -75,6 +102,26 @@ class Subscription:
         for offset, slot in in_flight.items():
             heapq.heappush(self._returned, (-slots.priority_of(slot), offset, slot))
 
+    def delay(self, offset: int, slot: int, due_ms: int) -> None:
+        """Let an event wait again, not before `due_ms`."""
+        heapq.heappush(self._delayed, (due_ms, offset, slot))
+
+    def end_pauses(self, now_ms: int) -> bool:
+        """Let those whose pause is over be taken; returns whether there were any."""
+        is_any = False
+        while self._delayed and self._delayed[0][0] <= now_ms:
+            _, offset, slot = heapq.heappop(self._delayed)
+            self.give_back({offset: slot})
+            is_any = True
+        return is_any
+
+    def redrive(self, offset: int) -> None:
+        """Let a dead event wait again, with its history and without its strikes."""
+        priority, _ = self.dead.pop(offset)
+        if offset in self.attempts:
+            self.attempts[offset] = self.attempts[offset].forgiven()
+        self._reopen([offset], priority)
+
     def next_consumers(self) -> "Iterator[Consumer]":
         """Go round the consumers, beginning with another one each time, so that a share of few events is fair."""
         consumers = self.consumers
@@ -84,20 +131,43 @@ class Subscription:
             consumers = consumers[self._turn :] + consumers[: self._turn]
         return iter(consumers)
 
-    def record(self, visible: int) -> SubscriptionRecord:
-        """Return what must be kept of it when the topic's events below `visible` can be read.
+    def place_of(self, offset: int, priority: int) -> tuple[str, int]:
+        """Return where an event is that nobody has in flight, and how many wait before it.
 
-        All of these are settled, save those behind the floors of the lanes that have some waiting, and the open ones.
+        One of ``waiting``, ``delayed`` (with the time in ms when the pause ends), ``dying``, ``dead`` (with its letter's
+        offset), ``settled`` or ``before_start``.
         """
+        for due, delayed, _ in self._delayed:
+            if delayed == offset:
+                return "delayed", due
+        if offset in self.dying:
+            return "dying", 0
+        if offset in self.dead:
+            return "dead", self.dead[offset][1]
+        if any(returned == offset for _, returned, _ in self._returned) or self._is_ahead(offset, priority):
+            return "waiting", self._count_before(offset, priority)
+        return ("settled" if offset >= self.start else "before_start"), 0
+
+    def record(self, visible: int) -> SubscriptionRecord:
+        """Return what must be kept of it when the topic's events below `visible` can be read."""
         floors = {
             p: lane.at(position)
             for p, lane in self._lanes.by_priority.items()
             if (position := self.positions.get(p, 0)) < lane.end
         }
-        unsettled = sorted({offset for _, offset, _ in self._returned}.union(*(c.in_flight for c in self.consumers)))
-        tries = self.failed_tries
+        unsettled = {offset for _, offset, _ in (*self._returned, *self._delayed)}
+        unsettled = unsettled.union(self.dying, *(consumer.in_flight for consumer in self.consumers))
+        dead = [(offset, letter) for offset, (_, letter) in self.dead.items()]
         return SubscriptionRecord(
-            self.topic, self.name, visible, floors, [(offset, tries.get(offset, 0)) for offset in unsettled]
+            self.topic,
+            self.name,
+            self.start,
+            visible,
+            floors,
+            self.policy,
+            sorted(unsettled),
+            dead,
+            dict(self.attempts),
         )
 
     def settled_record(self, settled: Mapping[int, int]) -> SettledRecord:
@@ -114,26 +184,27 @@ class Subscription:
         for one in settled:
             for priority, some in one.runs.items():
                 runs.setdefault(priority, []).extend(some)
+        self.attempts = dict(record.attempts)
+        self.dead = {offset: (priority_of(offset), letter) for offset, letter in record.dead}
         for priority, lane in self._lanes.by_priority.items():
-            position = lane.position_of(record.floors.get(priority, record.start))
+            position = lane.position_of(record.floors.get(priority, record.floor))
             for first, last in sorted(runs.get(priority, ())):
                 begin, end = lane.position_of(first), lane.position_of(last + 1)
                 if begin > position:
                     self._reopen(lane.slice(position, begin - position), priority)
                 position = max(position, end)
             self.positions[priority] = position
-        for offset, tries in record.open:
+        for offset in record.open:
             priority = priority_of(offset)
             if not any(first <= offset <= last for first, last in runs.get(priority, ())):
                 self._reopen([offset], priority)
-                if tries:
-                    self.failed_tries[offset] = tries
 
     def _reopen(self, offsets: list[int], priority: int) -> None:
-        """Let events wait again whose slots are not known any more."""
+        """Let events wait again whose slots are not known any more, unless they are dead."""
         for offset in offsets:
-            self._strays += 1
-            self.give_back({offset: slots.stray_slot(priority, self._strays)})
+            if offset not in self.dead:
+                self._strays += 1
+                self.give_back({offset: slots.stray_slot(priority, self._strays)})
 
     def _take_lane(self, priority: int, count: int, taken: list[Taken]) -> int:
         """Take from one lane, mixed with what came back of the same or a higher priority; returns how many."""
@@ -159,6 +230,34 @@ class Subscription:
         self.positions[priority] = position
         return count - left
 
+    def _take_aged(self, count: int, aged: int, taken: list[Taken]) -> int:
+        """Take the oldest of what is below offset `aged` in the lanes, those of a priority together; returns how many."""
+        chunks: list[tuple[int, int, list[int]]] = []
+        for priority in self._lanes.descending:
+            position = self.positions.get(priority, 0)
+            chunk = self._lanes.by_priority[priority].slice(position, count)
+            chunks.append((priority, position, chunk[: bisect_left(chunk, aged)]))
+        oldest = sorted(offset for _, _, chunk in chunks for offset in chunk)[:count]
+        for priority, position, chunk in chunks if oldest else ():
+            if some := chunk[: bisect_right(chunk, oldest[-1])]:
+                taken.append(Taken(slots.first_slot(priority, position), some))
+                self.positions[priority] = position + len(some)
+        return len(oldest)
+
     def _pop_returned(self) -> Taken:
         _, offset, slot = heapq.heappop(self._returned)
         return Taken(slot, [offset])
+
+    def _is_ahead(self, offset: int, priority: int) -> bool:
+        """Whether an event's lane has it behind the position."""
+        lane = self._lanes.by_priority.get(priority)
+        return lane is not None and lane.position_of(offset) >= self.positions.get(priority, 0) and offset >= lane.reach
+
+    def _count_before(self, offset: int, priority: int) -> int:
+        """Count what waits before an event: higher priorities, and lower offsets of its own."""
+        before = sum(entry[:2] < (-priority, offset) for entry in self._returned)
+        for p, lane in self._lanes.by_priority.items():
+            if p >= priority:
+                end = lane.end if p > priority else lane.position_of(offset)
+                before += max(0, end - self.positions.get(p, 0))
+        return before

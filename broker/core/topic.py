@@ -11,6 +11,7 @@ from typing import NamedTuple
 from msgspec import UNSET
 
 from broker.core import slots
+from broker.core.ages import Ages
 from broker.core.lanes import Lanes
 from broker.core.producers import Producers
 from broker.core.recent import RecentLines
@@ -19,6 +20,7 @@ from broker.events import IncomingEvent
 from broker.log import Batch, TopicLog
 from broker.log.index import split_by_priority
 from broker.protocol.event_lines import place
+from broker.protocol.policy import Policy
 
 __all__ = ["Accepted", "Topic"]
 
@@ -46,6 +48,7 @@ class Topic:
         self.subscriptions: dict[str, Subscription] = {}
         self.published = 0
         self.duplicates = 0
+        self.ages = Ages(self.visible, log.last_timestamp)
         self._pending = Batch(self.next)
         self._last_timestamp = log.last_timestamp
 
@@ -98,6 +101,7 @@ class Topic:
         self.published += len(batch.lines)
         self.producers.commit()
         self.recent.extend(batch.first, batch.lines)
+        self.ages.note(batch.first, batch.timestamps[0])
         if self.subscriptions:
             self.lanes.extend(split_by_priority(batch.first, bytes(batch.priorities)))
         else:
@@ -109,12 +113,12 @@ class Topic:
         self._pending = Batch(self.next)
         self.producers.fall_back()
 
-    def subscribe(self, name: str, start: int, *, is_durable: bool) -> Subscription:
+    def subscribe(self, name: str, start: int, policy: Policy, *, is_durable: bool) -> Subscription:
         """Make a subscription to the events from offset `start` on."""
         start = min(max(start, self.log.earliest), self.visible)
         if not self.lanes.reaches(start):
             self.lanes.extend_back(start, self.log.lanes(start))
-        subscription = Subscription(self.name, name, self.lanes, start, is_durable=is_durable)
+        subscription = Subscription(self.name, name, self.lanes, start, is_durable=is_durable, policy=policy)
         self.subscriptions[name] = subscription
         return subscription
 

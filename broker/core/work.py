@@ -1,4 +1,4 @@
-"""What a decision leaves to do for those who have files and sockets."""
+"""What decisions leave to do for those who have files and sockets."""
 
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -30,3 +30,17 @@ class Work:
     sessions: "set[Session]" = field(default_factory=set)
     fetches: list[Fetch] = field(default_factory=list)
     must_sync_records: bool = False
+    records_kept: int = 0
+
+    def keep(self, record: Record) -> int:
+        """Leave a record for the state; returns its number, counted from the start."""
+        self.records.append(record)
+        self.records_kept += 1
+        return self.records_kept
+
+    def take(self) -> "Work":
+        """Hand over what has been left until now."""
+        taken = Work(self.records, self.topics, self.sessions, self.fetches, self.must_sync_records, self.records_kept)
+        self.records, self.topics, self.sessions, self.fetches = [], set(), set(), []
+        self.must_sync_records = False
+        return taken

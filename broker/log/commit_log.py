@@ -104,6 +104,13 @@ class CommitLog:
         """Return the priority of the event at `offset`, which must be there."""
         return self._segment_of(offset).priority_of(offset)
 
+    def offset_at(self, time_ms: int) -> int:
+        """Return the first offset stored at or after `time_ms`, `next` where there is none."""
+        for segment in self._segments:
+            if segment.last_timestamp >= time_ms:
+                return segment.offset_at(time_ms)
+        return self.next
+
     def close(self) -> None:
         """Close the files."""
         for segment in self._segments:

@@ -1,6 +1,7 @@
 """A log that ends with its process: the promise ``memory``, and the double for tests of the core."""
 
 from array import array
+from bisect import bisect_left
 
 from broker.log.index import split_by_priority
 from broker.log.segment import Batch, Damage
@@ -18,6 +19,7 @@ class MemoryLog:
         self.last_timestamp = 0
         self._lines: list[bytes] = []
         self._priorities = bytearray()
+        self._timestamps: list[int] = []
 
     @property
     def next(self) -> int:
@@ -28,6 +30,7 @@ class MemoryLog:
         """Keep a batch."""
         self._lines += batch.lines
         self._priorities += bytes(batch.priorities)
+        self._timestamps += batch.timestamps
         self.size += sum(map(len, batch.lines))
         self.last_timestamp = batch.timestamps[-1]
 
@@ -50,6 +53,10 @@ class MemoryLog:
     def priority_of(self, offset: int) -> int:
         """Return the priority of the event at `offset`."""
         return self._priorities[offset]
+
+    def offset_at(self, time_ms: int) -> int:
+        """Return the first offset stored at or after `time_ms`, `next` where there is none."""
+        return bisect_left(self._timestamps, time_ms)
 
     def close(self) -> None:
         """Nothing is open."""

@@ -7,6 +7,7 @@ is cut by `recover`.
 
 import os
 from array import array
+from bisect import bisect_left
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -127,6 +128,13 @@ class Segment:
     def priority_of(self, offset: int) -> int:
         """Return the priority of the event at `offset`."""
         return self._entries(offset, 1)[0].priority
+
+    def offset_at(self, time_ms: int) -> int:
+        """Return the first offset stored at or after `time_ms`, `next` where there is none."""
+        return (
+            bisect_left(range(self.first, self.next), time_ms, key=lambda offset: self._entries(offset, 1)[0].timestamp)
+            + self.first
+        )
 
     def open_closed(self) -> bool:
         """Take over a segment that another follows, by its index alone; False where the index does not fit the file."""

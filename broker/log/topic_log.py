@@ -50,6 +50,10 @@ class TopicLog(Protocol):
         """Return the priority of the event at `offset`, which must be there."""
         ...
 
+    def offset_at(self, time_ms: int) -> int:
+        """Return the first offset stored at or after `time_ms`, `next` where there is none."""
+        ...
+
     def close(self) -> None:
         """Close the files, if there are any."""
         ...

@@ -1,8 +1,8 @@
 """What a client can ask for: one struct a command."""
 
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import Struct
 
 from broker.events import IncomingEvent
 
@@ -10,22 +10,34 @@ __all__ = [
     "Ack",
     "Checkpoint",
     "Command",
+    "Dead",
+    "Explain",
+    "Extend",
     "Hello",
     "Help",
     "Last",
+    "Moment",
+    "Nack",
     "Ping",
     "Position",
     "Publish",
     "Quit",
     "Read",
+    "Redrive",
     "Stats",
     "Subscribe",
-    "SubscriptionPolicy",
     "Topics",
     "Unsubscribe",
 ]
 
-Position: TypeAlias = int | Literal["earliest", "latest"]
+
+class Moment(Struct, frozen=True):
+    """A time to begin at, in milliseconds since 1970 UTC."""
+
+    at_ms: int
+
+
+Position: TypeAlias = int | Literal["earliest", "latest"] | Moment
 
 
 class Publish(Struct, gc=False):
@@ -40,21 +52,20 @@ class Hello(Struct):
 
     name: str
     is_quiet: bool = False
-
-
-class SubscriptionPolicy(Struct, frozen=True):
-    """What a ``sub`` line says about the subscription itself; UNSET keeps what it has."""
-
-    start: Position | UnsetType = UNSET
+    is_resuming: bool = False
 
 
 class Subscribe(Struct):
-    """``sub <topic> [as=…] [prefetch=…] …``; `name` is None for a subscription that ends with its connection."""
+    """``sub <topic> [as=…] [prefetch=…] …``; `name` is None for a subscription that ends with its connection.
+
+    `start` counts when it is new; `change` holds the members of its `Policy` that are given.
+    """
 
     topic: str
     name: str | None
     prefetch: int
-    policy: SubscriptionPolicy
+    start: Position
+    change: dict[str, Any]
     may_create: bool
 
 
@@ -71,6 +82,48 @@ class Ack(Struct, gc=False):
     topic: str
     offsets: list[int] | None
     refs: list[int | str]
+
+
+class Nack(Struct):
+    """``nack <topic> <ref> [<error>]``: the error is the consumer's own words."""
+
+    topic: str
+    ref: int | str
+    message: str | None = None
+    code: str | int | None = None
+    trace: str | None = None
+
+
+class Extend(Struct):
+    """``extend <topic> <ref>…``"""
+
+    topic: str
+    refs: list[int | str]
+
+
+class Explain(Struct):
+    """``explain <topic> <ref> as=<subscription>``"""
+
+    topic: str
+    ref: int | str
+    name: str
+
+
+class Dead(Struct):
+    """``dead [topic=…] [as=…] [limit=…]``"""
+
+    topic: str | None
+    name: str | None
+    limit: int
+
+
+class Redrive(Struct):
+    """``redrive <topic> as=<subscription> <ref>…|all [rate=<n>/s]``; `refs` is None for all, `rate` events a second."""
+
+    topic: str
+    name: str
+    refs: list[int | str] | None
+    rate: int
 
 
 class Read(Struct):
@@ -120,5 +173,22 @@ class Quit(Struct):
 
 
 Command: TypeAlias = (
-    Publish | Hello | Subscribe | Unsubscribe | Ack | Read | Last | Checkpoint | Topics | Stats | Help | Ping | Quit
+    Publish
+    | Hello
+    | Subscribe
+    | Unsubscribe
+    | Ack
+    | Nack
+    | Extend
+    | Explain
+    | Dead
+    | Redrive
+    | Read
+    | Last
+    | Checkpoint
+    | Topics
+    | Stats
+    | Help
+    | Ping
+    | Quit
 )

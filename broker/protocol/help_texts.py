@@ -7,24 +7,35 @@ from broker.errors import Refusal
 __all__ = ["help_text"]
 
 _HELP: Final = {
-    "hello": "hello <name> [quiet] - names this client; quiet drops the +OK replies to ack",
+    "hello": "hello <name> [quiet] [resume] - names this client; quiet drops the +OK replies to ack and nack;"
+    " resume attaches it again to what it was attached to when it left",
     "pub": 'pub <topic> <event> - publishes, e.g. pub tweets {"id":"1","priority":3,"msg":"tweet 1"}',
-    "sub": (
-        "sub <topic> [as=<subscription>] [prefetch=1] [from=latest|earliest|<offset>] [create]"
-        " - delivers the topic's events to this connection; with as= the subscription outlives it"
-    ),
+    "sub": "sub <topic> [as=<subscription>] [prefetch=1] [from=latest|earliest|<offset>|<time>] [timeout=30s] [tries=5]"
+    " [strikes=nack,timeout,disconnect] [backoff=0s] [max_wait=60s] [create] - delivers the topic's events to this"
+    " connection; with as= the subscription outlives it, and several connections share it",
     "unsub": "unsub <topic> [as=<subscription>] - ends a subscription and forgets what it had pending",
     "ack": "ack <topic> <ref>... - settles events; a ref is an id, or an offset written @1042",
-    "read": "read <topic> <offset>|earliest|latest [limit=1000] [bytes=1048576] - reads the log, without a subscription",
+    "nack": 'nack <topic> <ref> [<error>] - gives an event back; the error is "text" or {"message":,"code":,"trace":}',
+    "extend": "extend <topic> <ref>... - starts the ack timer of events in flight anew",
+    "read": "read <topic> <offset>|earliest|latest|<time> [limit=1000] [bytes=1048576] - reads the log, without state",
     "last": "last <topic> <producer> - the producer's last offset, sequence and checkpoint, or null",
     "checkpoint": "checkpoint <topic> <producer> <string> - moves a producer's checkpoint without an event",
     "topics": "topics - what there is, as JSON",
     "stats": "stats - every figure of the broker, as JSON",
+    "explain": "explain <topic> <ref> as=<subscription> - why this event has not been delivered, as JSON",
+    "dead": "dead [topic=<topic>] [as=<subscription>] [limit=100] - the dead letters, as JSON",
+    "redrive": "redrive <topic> as=<subscription> <ref>...|all [rate=1000/s] - gives dead events to it again",
     "ping": "ping - answers +PONG",
     "help": "help [<command>] - lists the commands, or explains one",
     "quit": "quit - closes this connection",
 }
-_LONG_NAMES: Final = {"publish": "pub", "subscribe": "sub", "unsubscribe": "unsub", "acknowledge": "ack"}
+_LONG_NAMES: Final = {
+    "publish": "pub",
+    "subscribe": "sub",
+    "unsubscribe": "unsub",
+    "acknowledge": "ack",
+    "reject": "nack",
+}
 
 
 def help_text(verb: str | None) -> str:

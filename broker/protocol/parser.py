@@ -5,27 +5,33 @@ become one command, so that the work for each of them is a few steps in C.
 """
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
-from msgspec import UNSET
+from msgspec import Struct
 
 from broker.errors import Refusal
 from broker.protocol.commands import (
     Ack,
     Checkpoint,
     Command,
+    Dead,
+    Explain,
+    Extend,
     Hello,
     Help,
     Last,
+    Moment,
+    Nack,
     Ping,
     Position,
     Publish,
     Quit,
     Read,
+    Redrive,
     Stats,
     Subscribe,
-    SubscriptionPolicy,
     Topics,
     Unsubscribe,
 )
@@ -33,13 +39,22 @@ from broker.protocol.event_lines import parse_event, parse_events
 from broker.protocol.lines import TOO_LONG
 from broker.protocol.names import check_name, topic_name
 from broker.protocol.options import Options
+from broker.protocol.policy import read_policy_change
 
 __all__ = ["parse_lines"]
 
 _AT: Final = ord("@")
 PREFETCH_MAX: Final = 100_000
 READ_LIMIT_MAX: Final = 100_000
+NACK_BYTES_MAX: Final = 16 << 10
 READ_BYTES_MAX: Final = 16 << 20
+
+
+class _Words(Struct, forbid_unknown_fields=True):
+    message: str | None = None
+    code: str | int | None = None
+    trace: str | None = None
+
 
 _decode_offsets = msgspec.json.Decoder(list[int]).decode
 
@@ -88,7 +103,7 @@ def _parse_singly(topic: str, raws: list[bytes]) -> list[Command | Refusal]:
         try:
             event = parse_event(raw)
         except Refusal as refusal:
-            found.append(refusal)
+            found.append(Refusal(refusal.code, refusal.text, raw))
             run = None
             continue
         if run is None:
@@ -139,20 +154,23 @@ def _publish(rest: bytes) -> Publish:
 def _hello(rest: bytes) -> Hello:
     name, *words = _words(rest, "hello <name> [token=...] [quiet] [resume]", 1)
     options = Options(words)
-    quiet = options.flag("quiet")
+    command = Hello(check_name(name), options.flag("quiet"), options.flag("resume"))
     options.end()
-    return Hello(check_name(name), quiet)
+    return command
 
 
 def _subscribe(rest: bytes) -> Subscribe:
-    topic, *words = _words(rest, "sub <topic> [as=<subscription>] [prefetch=1] [from=latest] [create]", 1)
+    topic, *words = _words(
+        rest, "sub <topic> [as=<subscription>] [prefetch=1] [from=latest] [timeout=30s] [tries=5] ... [create]", 1
+    )
     options = Options(words)
     name = options.text("as")
     command = Subscribe(
         topic=check_name(topic),
         name=None if name is None else check_name(name),
         prefetch=options.number("prefetch", 1, 1, PREFETCH_MAX),
-        policy=SubscriptionPolicy(start=UNSET if (start := options.text("from")) is None else _position(start)),
+        start=_position(options.text("from") or "latest"),
+        change=read_policy_change(options),
         may_create=options.flag("create"),
     )
     options.end()
@@ -182,8 +200,73 @@ def _refs(text: bytes) -> tuple[list[int] | None, list[int | str]]:
             return _decode_offsets(b"[%b]" % text[1:].replace(b" @", b",")), []
         except msgspec.MsgspecError:
             pass
-    words = _text(text).split()
-    return None, [int(word[1:20]) if word[0] == "@" and word[1:].isdecimal() else word for word in words]
+    return None, [_ref(word) for word in _text(text).split()]
+
+
+def _ref(word: str) -> int | str:
+    return int(word[1:20]) if word[0] == "@" and word[1:].isdecimal() and word.isascii() else word
+
+
+def _nack(rest: bytes) -> Nack:
+    topic, ref, *error = _text(rest).strip().split(" ", 2) if rest.strip() else ("", "")
+    if not ref:
+        raise Refusal("bad_arguments", "usage: nack <topic> <ref> [<error>]")
+    return Nack(check_name(topic), _ref(ref), *_error(error[0].strip() if error else ""))
+
+
+def _error(text: str) -> tuple[str | None, str | int | None, str | None]:
+    """Read a consumer's own words: a JSON string, or an object of message, code and trace."""
+    if not text:
+        return None, None, None
+    if len(text.encode()) > NACK_BYTES_MAX:
+        raise Refusal("bad_arguments", f"the error is longer than {NACK_BYTES_MAX} bytes")
+    try:
+        words = msgspec.json.decode(text, type=str | _Words)
+    except msgspec.MsgspecError as error:
+        raise Refusal("bad_json", f"the error is a JSON string or an object of message, code, trace: {error}") from None
+    return (words, None, None) if isinstance(words, str) else (words.message, words.code, words.trace)
+
+
+def _extend(rest: bytes) -> Extend:
+    topic, *refs = _words(rest, "extend <topic> <ref>...", 2)
+    return Extend(check_name(topic), [_ref(ref) for ref in refs])
+
+
+def _explain(rest: bytes) -> Explain:
+    usage = "explain <topic> <ref> as=<subscription>"
+    topic, ref, *words = _words(rest, usage, 3)
+    options = Options(words)
+    name = options.text("as")
+    options.end()
+    if name is None:
+        raise Refusal("bad_arguments", f"usage: {usage}")
+    return Explain(check_name(topic), _ref(ref), check_name(name))
+
+
+def _dead(rest: bytes) -> Dead:
+    options = Options(_words(rest, "dead [topic=...] [as=...] [limit=100]", 0))
+    topic, name = options.text("topic"), options.text("as")
+    command = Dead(
+        topic and check_name(topic), name and check_name(name), options.number("limit", 100, 1, READ_LIMIT_MAX)
+    )
+    options.end()
+    return command
+
+
+def _redrive(rest: bytes) -> Redrive:
+    usage = "redrive <topic> as=<subscription> <ref>...|all [rate=<n>/s]"
+    topic, *words = _words(rest, usage, 3)
+    options = Options([word for word in words if word.startswith(("as=", "rate="))])
+    refs = [word for word in words if not word.startswith(("as=", "rate="))]
+    name, rate = options.text("as"), options.text("rate")
+    if name is None or not refs:
+        raise Refusal("bad_arguments", f"usage: {usage}")
+    number = (rate or "1000/s").removesuffix("/s")
+    if not (number.isascii() and number.isdecimal() and 0 < int(number[:10]) <= 1_000_000):
+        raise Refusal("bad_arguments", "rate is events a second, written 50/s")
+    return Redrive(
+        check_name(topic), check_name(name), None if refs == ["all"] else [_ref(ref) for ref in refs], int(number[:10])
+    )
 
 
 def _read(rest: bytes) -> Read:
@@ -206,7 +289,13 @@ def _position(word: str) -> Position:
         return "latest"
     if word.isascii() and word.isdecimal() and len(word) < 20:
         return int(word)
-    raise Refusal("bad_arguments", f"{word[:40]!r} is no offset; write a number, earliest or latest")
+    try:
+        moment = datetime.fromisoformat(word)
+    except ValueError:
+        raise Refusal(
+            "bad_arguments", f"{word[:40]!a} is no place; write an offset, earliest, latest or 2026-11-27T20:00:00Z"
+        ) from None
+    return Moment(round((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000))
 
 
 def _last(rest: bytes) -> Last:
@@ -244,6 +333,12 @@ _VERBS: Final[dict[str, Callable[[bytes], Command]]] = {
     "unsubscribe": _unsubscribe,
     "ack": _ack,
     "acknowledge": _ack,
+    "nack": _nack,
+    "reject": _nack,
+    "extend": _extend,
+    "explain": _explain,
+    "dead": _dead,
+    "redrive": _redrive,
     "read": _read,
     "last": _last,
     "checkpoint": _checkpoint,

@@ -111,9 +111,7 @@ def test_verbs_have_two_names_in_any_case_and_empty_lines_ask_for_nothing() -> N
 
 
 def test_arguments_are_read_as_written() -> None:
-    assert parse(b"sub t as=me prefetch=7 from=12 create") == [
-        Subscribe("t", "me", 7, parse(b"sub t from=12")[0].policy, may_create=True)
-    ]
+    assert parse(b"sub t as=me prefetch=7 from=12 create") == [Subscribe("t", "me", 7, 12, {}, may_create=True)]
     assert parse(b"ack t @1 @22  @3") == [Ack("t", [1, 22, 3], [])] or parse(b"ack t @1 @22  @3") == [
         Ack("t", None, [1, 22, 3])
     ]
