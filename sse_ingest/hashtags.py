@@ -38,11 +38,11 @@ class HashtagCounts:
         """Replace the file, so that a reader sees the old one or the new one. Raises OSError."""
         if self._path is None or self._is_written:
             return
-        self._is_written = True
         self._path.parent.mkdir(parents=True, exist_ok=True)
         fresh = self._path.with_name(f".{self._path.name}.{os.getpid()}")
         try:
             fresh.write_text(json.dumps(dict(self.top()), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
             fresh.replace(self._path)
+            self._is_written = True
         finally:
             fresh.unlink(missing_ok=True)

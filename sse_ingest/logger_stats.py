@@ -21,7 +21,7 @@ async def publish_statistics(address: str, every_s: float, figures: Callable[[],
     is_away = False
     while True:
         try:
-            async with Client(address, name="sse_ingest") as client:
+            async with Client(address, name="sse_ingest", connect_timeout_s=3.0) as client:
                 while True:
                     await anyio.sleep(every_s)
                     with anyio.fail_after(max(every_s, 5.0)):

@@ -60,6 +60,7 @@ class Pool:
         self._inbox = inbox
         self._deliver = deliver
         self._suspects: deque[RawEvent] = deque()
+        self._idle: set[anyio.CancelScope] = set()
         self._numbers = 0
         self._arrived_before = 0
 
@@ -85,12 +86,18 @@ class Pool:
             )
             self._arrived_before = arrived
             self._grow(tenders)
+            self._shrink()
 
     def _grow(self, tenders: TaskGroup) -> None:
         while self.workers < self.wanted:
             self.workers += 1
             self._numbers += 1
             tenders.start_soon(self._tend, f"{self.name}#{self._numbers}")
+
+    def _shrink(self) -> None:
+        """Send home workers that wait for events; the busy ones go when they have delivered."""
+        for scope in list(self._idle)[: max(self.workers - self.wanted, 0)]:
+            scope.cancel()
 
     async def _tend(self, name: str) -> None:
         """Feed one worker, replacing its process as often as it dies, until the pool needs it no more."""
@@ -118,12 +125,17 @@ class Pool:
                 await process.aclose()
 
     async def _next(self) -> list[RawEvent]:
-        if self._suspects:
-            return [self._suspects.popleft()]
-        events = await self._inbox.take(self.size.events_per_task)
-        if not events and self._suspects:
-            return [self._suspects.popleft()]
-        return events
+        """Return a suspect, or the next events; none if the inbox has ended or the worker is not wanted."""
+        if not self._suspects:
+            with anyio.CancelScope() as scope:
+                self._idle.add(scope)
+                try:
+                    # Cancelling is safe: what is taken from the inbox is taken without waiting in between.
+                    if events := await self._inbox.take(self.size.events_per_task):
+                        return events
+                finally:
+                    self._idle.discard(scope)
+        return [self._suspects.popleft()] if self._suspects else []
 
     async def _bury(self, process: "_Process", name: str, cause: str) -> None:
         self.crashes += 1

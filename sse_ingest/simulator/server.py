@@ -24,9 +24,6 @@ __all__ = ["Simulator", "serve"]
 
 REQUEST_BYTES_MAX = 16_384
 ROUTES = {"/tweets/1": 1, "/tweets/2": 2}
-SEEDED_BASE_S = 1_461_007_800.0
-"""Seeded tweets are written from this time on (18 April 2016, 19:30 UTC), so that they are the same every time."""
-
 _HEAD = b"HTTP/1.1 %b\r\nServer: tweetwire\r\nConnection: close\r\n%b\r\n"
 
 log = logger()
@@ -68,7 +65,7 @@ class Simulator:
         self._settings = settings
         recording = None if settings.replay is None else Recording(settings.replay)
         self._count = settings.count or (len(recording) if recording and not settings.loop else 0)
-        seed, base_s = settings.seed, SEEDED_BASE_S
+        seed, base_s = settings.seed, None
         if seed is None:
             seed, base_s = random.SystemRandom().randrange(1 << 32), time.time()
         self._routes = {

@@ -21,6 +21,7 @@ POPULAR = 300
 """How many tweets are retweeted again and again."""
 
 _TWITTER_EPOCH_MS = 1_288_834_974_657
+_FIRST_DAY_S = 1_461_007_800.0  # 18 April 2016, 19:30 UTC, when the rtp-server's tweets were recorded
 _STEP_MS = 50
 _POPULAR_ROUTE = 31
 _SOURCES = (
@@ -32,12 +33,12 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Timeline:
-    """The tweets of one route; `base_s` is the time (Unix) at which tweet 0 was written."""
+    """The tweets of one route; `base_s` is the time (Unix) at which tweet 0 was written, else a day of the seed's own."""
 
-    def __init__(self, seed: int, route: int, base_s: float) -> None:
+    def __init__(self, seed: int, route: int, base_s: float | None = None) -> None:
         self.seed = seed
         self.route = route
-        self._base_ms = int(base_s * 1000)
+        self._base_ms = int((_day_of(seed) if base_s is None else base_s) * 1000)
 
     def tweet(self, number: int) -> bytes:
         """Return tweet `number` as compact JSON."""
@@ -64,19 +65,23 @@ class Timeline:
 
     def _blank(self, dice: random.Random, number: int) -> dict[str, Any]:
         at_ms = self._base_ms + number * _STEP_MS
-        return _status(dice, _snowflake(at_ms, self.route, number), at_ms, _user(self.seed, some_person(dice)))
+        return _status(dice, self._snowflake(at_ms, self.route, number), at_ms, _user(self.seed, some_person(dice)))
 
     def _popular(self, place: int, number: int) -> dict[str, Any]:
         """Return popular tweet `place` as it is by the time of tweet `number`."""
         dice = dice_of(self.seed, "popular", place)
         at_ms = self._base_ms - 60_000 * (1 + dice.randrange(1440))
         status = _status(
-            dice, _snowflake(at_ms, _POPULAR_ROUTE, place), at_ms, _user(self.seed, int(some_person(dice) / 10))
+            dice, self._snowflake(at_ms, _POPULAR_ROUTE, place), at_ms, _user(self.seed, int(some_person(dice) / 10))
         )
         growth = 1 + number // 100
         status["retweet_count"] = int(dice.lognormvariate(5, 1.5)) + growth
         status["favorite_count"] = int(dice.lognormvariate(5.5, 1.5)) + 2 * growth
         return status
+
+    def _snowflake(self, at_ms: int, route: int, number: int) -> int:
+        machine = self.seed % 32 << 5 | route
+        return (at_ms - _TWITTER_EPOCH_MS) << 22 | machine << 12 | number & 0xFFF
 
     def _retweet(self, status: dict[str, Any], original: dict[str, Any]) -> None:
         author = original["user"]
@@ -98,7 +103,7 @@ class Timeline:
 
     def _reply(self, status: dict[str, Any], dice: random.Random) -> None:
         to = _user(self.seed, some_person(dice))
-        answered = _snowflake(self._base_ms - dice.randrange(86_400_000), self.route, dice.randrange(4096))
+        answered = self._snowflake(self._base_ms - dice.randrange(86_400_000), self.route, dice.randrange(4096))
         status["text"] = f"@{to['screen_name']} {status['text']}"
         status["entities"]["user_mentions"] = [_mention(to, 0)]
         status["in_reply_to_user_id"], status["in_reply_to_user_id_str"] = to["id"], to["id_str"]
@@ -111,8 +116,9 @@ def _user(seed: int, number: int) -> dict[str, Any]:
     return person(seed, number)
 
 
-def _snowflake(at_ms: int, machine: int, number: int) -> int:
-    return (at_ms - _TWITTER_EPOCH_MS) << 22 | machine << 12 | number & 0xFFF
+def _day_of(seed: int) -> float:
+    """Return a time that the tweets of other seeds keep clear of, so that their ids differ."""
+    return _FIRST_DAY_S + seed % 3000 * 86_400 + seed // 3000 % 86_400
 
 
 def _mention(user: dict[str, Any], start: int) -> dict[str, Any]:

@@ -1,0 +1,172 @@
+"""Workers die and are replaced, pools grow and shrink, and no event is lost by it."""
+
+import json
+import os
+import signal
+import threading
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from sse_ingest.handover import RawEvent, Rejected, Reply, Scored
+from sse_ingest.inbox import Inbox
+from sse_ingest.pool import Pool, PoolSize
+from sse_ingest.worker import Job
+from tests.sse_ingest.samples import status
+
+JOB = Job("twitter", "", "test")
+PANIC = RawEvent('{"message": panic}')
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+
+
+def tweet(number: int) -> RawEvent:
+    return RawEvent(json.dumps(status(number)))
+
+
+class Delivered:
+    """What the workers handed on."""
+
+    def __init__(self) -> None:
+        self.tweets: list[str] = []
+        self.rejected: list[str] = []
+        self.workers: set[str] = set()
+        self.arrived = anyio.Event()
+
+    async def __call__(self, worker: str, events: list[RawEvent], reply: Reply) -> None:
+        assert len(events) == len(reply.findings)
+        self.workers.add(worker)
+        for findings in reply.findings:
+            self.tweets.extend(one.id for one in findings if isinstance(one, Scored))
+            self.rejected.extend(one.error for one in findings if isinstance(one, Rejected))
+        self.arrived.set()
+
+
+@asynccontextmanager
+async def running(size: PoolSize, delivered: Delivered, job: Job = JOB) -> AsyncIterator[tuple[Pool, Inbox]]:
+    inbox = Inbox(100_000)
+    pool = Pool("pool", job, inbox, delivered, size)
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(pool.run)
+        yield pool, inbox
+        inbox.end()
+
+
+def put(inbox: Inbox, *events: RawEvent) -> None:
+    for event in events:
+        assert inbox.put(event, threading.Event())
+
+
+async def until(condition: object, timeout_s: float = 20.0) -> None:
+    with anyio.fail_after(timeout_s):
+        while not condition():  # type: ignore[operator]
+            await anyio.sleep(0.01)
+
+
+async def test_every_event_is_delivered_once() -> None:
+    delivered = Delivered()
+    async with running(PoolSize(2, 2), delivered) as (_, inbox):
+        put(inbox, *(tweet(number) for number in range(1, 1001)))
+    assert sorted(map(int, delivered.tweets)) == list(range(1, 1001))
+    assert delivered.rejected == []
+
+
+async def test_a_panic_costs_its_worker_and_itself_and_nothing_else() -> None:
+    delivered = Delivered()
+    async with running(PoolSize(2, 2), delivered) as (pool, inbox):
+        for number in range(1, 301):
+            put(inbox, tweet(number), *([PANIC] if number % 30 == 0 else []))
+    assert sorted(map(int, delivered.tweets)) == list(range(1, 301))
+    assert delivered.rejected == ["a panic message killed its worker"] * 10
+    assert pool.crashes == 10
+
+
+async def test_an_unforeseen_exception_kills_too_and_says_where() -> None:
+    delivered = Delivered()
+    broken = Job("no such shape", "", "test")  # type: ignore[arg-type]
+    async with running(PoolSize(1, 1), delivered, broken) as (pool, inbox):
+        put(inbox, tweet(1))
+    assert pool.crashes == 1
+    assert delivered.rejected[0].startswith("KeyError in find, line ")
+
+
+def children() -> set[int]:
+    """The processes below this one, at any depth: workers are children of the fork server."""
+    parents = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit():
+            try:
+                with open(f"/proc/{entry}/stat") as file:
+                    parents[int(entry)] = int(file.read().rpartition(")")[2].split()[1])
+            except OSError:
+                continue
+    found: set[int] = set()
+    while more := {pid for pid, parent in parents.items() if parent in found | {os.getpid()}} - found:
+        found |= more
+    return found
+
+
+async def test_a_worker_killed_from_outside_loses_no_event() -> None:
+    delivered = Delivered()
+    async with running(PoolSize(1, 1, events_per_task=50), delivered) as (pool, inbox):
+        before = children()
+        put(inbox, tweet(1))
+        await until(lambda: delivered.tweets)
+        (worker,) = children() - before or children()
+        put(inbox, *(tweet(number) for number in range(2, 2001)))
+        os.kill(worker, signal.SIGKILL)
+    assert sorted(map(int, delivered.tweets)) == list(range(1, 2001))
+    assert delivered.rejected == []
+    assert pool.crashes == 1
+
+
+async def test_a_worker_that_hangs_is_replaced_and_the_culprit_found() -> None:
+    delivered = Delivered()
+    async with running(PoolSize(1, 1, events_per_task=8, task_timeout_s=1.0), delivered) as (pool, inbox):
+        before = children()
+        put(inbox, tweet(1))
+        await until(lambda: delivered.tweets)
+        (worker,) = children() - before or children()
+        os.kill(worker, signal.SIGSTOP)
+        put(inbox, *(tweet(number) for number in range(2, 6)))
+    assert sorted(map(int, delivered.tweets)) == list(range(1, 6))
+    assert pool.crashes == 1
+
+
+async def test_a_pool_grows_under_load_shrinks_without_and_loses_nothing() -> None:
+    delivered = Delivered()
+    sizes = [1]
+    async with running(PoolSize(1, 3, events_per_task=4), delivered) as (pool, inbox):
+        number = 0
+        with anyio.fail_after(50):
+            while sizes[-1] > 1 or max(sizes) < 3:
+                if max(sizes) < 3 and len(inbox) < 20_000:
+                    put(inbox, *(tweet(number + more) for more in range(1, 51)))
+                    number += 50
+                await anyio.sleep(0.001)
+                if sizes[-1] != pool.workers:
+                    sizes.append(pool.workers)
+    assert sizes[-2] == 2
+    assert sorted(map(int, delivered.tweets)) == list(range(1, number + 1))
+    assert len(delivered.workers) >= 3
+
+
+async def test_a_full_inbox_holds_back_the_reader_until_there_is_room_or_it_is_stopped() -> None:
+    inbox = Inbox(2)
+    stopped = threading.Event()
+    put(inbox, tweet(1), tweet(2))
+    answers: list[bool] = []
+    reader = threading.Thread(target=lambda: answers.append(inbox.put(tweet(3), stopped)))
+    reader.start()
+    reader.join(0.1)
+    assert reader.is_alive()
+    assert len(await inbox.take(1)) == 1
+    await anyio.to_thread.run_sync(reader.join)
+    reader = threading.Thread(target=lambda: answers.append(inbox.put(tweet(4), stopped)))
+    reader.start()
+    stopped.set()
+    await anyio.to_thread.run_sync(reader.join)
+    assert answers == [True, False]
+    assert len(inbox) == 2

@@ -1,0 +1,318 @@
+"""The ingester as a process: simulator, MongoDB, broker and people."""
+
+import json
+import os
+import random
+import socket
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pymongo import MongoClient
+from pymongo.database import Database
+
+from broker import SyncClient
+from sse_ingest.simulator.tweets import Timeline
+from tests.processes import BrokerProcess
+from tests.sse_ingest.programs import Person, Program, until
+from tests.sse_ingest.samples import envelope, recording, status, write_lines
+from tests.sse_ingest.test_store import assert_counts_are_exact
+
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(120)]
+
+
+@pytest.fixture
+def database(mongo_url: str) -> Iterator[Database[dict[str, Any]]]:
+    with MongoClient(mongo_url, tz_aware=True) as client:
+        name = f"ingest_{uuid.uuid4().hex[:12]}"
+        yield client[name]
+        client.drop_database(name)
+
+
+def ingester(folder: Path, mongo_url: str, database: Database[dict[str, Any]], *flags: object) -> Program:
+    return Program("sse_ingest", folder, "--mongo-url", mongo_url, "--database", database.name, *flags)
+
+
+def simulator(folder: Path, *flags: object) -> Program:
+    return Program("sse_ingest.simulator", folder, *flags)
+
+
+def both(server: Program) -> list[str]:
+    return [flag for route in (1, 2) for flag in ("--source", f"http://127.0.0.1:{server.port}/tweets/{route}")]
+
+
+def balance(program: Program) -> dict[str, dict[str, Any]]:
+    """The account of each source at the end, which has to add up."""
+    accounts = {entry["source"]: entry for entry in program.logged("account")}
+    for account in accounts.values():
+        assert account["in_flight"] == 0, account
+        settled = account["stored"] + account["already_there"] + account["notices"] + account["rejected"]
+        assert account["read"] + account["nested"] == settled
+    return accounts
+
+
+def test_everything_a_simulator_sends_is_stored_once_and_the_program_ends_with_the_source(
+    tmp_path: Path, mongo_url: str, database: Database[dict[str, Any]]
+) -> None:
+    with simulator(tmp_path, "--count", 600, "--seed", 7, "--panic-every", 50) as server:
+        with ingester(tmp_path, mongo_url, database, *both(server), "--until-end") as program:
+            assert program.wait() == 0
+        accounts = balance(program)
+        assert [account["read"] for account in accounts.values()] == [612, 612]
+        assert [account["crashes"] for account in accounts.values()] == [12, 12]
+        assert sum(account["stored"] for account in accounts.values()) == database.tweets.count_documents({})
+        assert database.rejected_tweets.count_documents({"raw": '{"message": panic}'}) == 24
+        assert_counts_are_exact(database)
+        hashtags = json.loads((tmp_path / "hashtag_stats.json").read_text())
+        assert list(hashtags.values()) == sorted(hashtags.values(), reverse=True)
+        assert sum(hashtags.values()) == sum(len(tweet["hashtags"]) for tweet in database.tweets.find())
+
+
+def test_killed_at_random_under_load_and_started_again_every_tweet_counts_once(
+    tmp_path: Path, mongo_url: str, database: Database[dict[str, Any]]
+) -> None:
+    dice = random.Random(3)
+    with simulator(tmp_path, "--count", 800, "--rate", 800, "--seed", 8) as server:
+        program = ingester(tmp_path, mongo_url, database, *both(server), "--until-end", "--batch-size", 20)
+        for _ in range(4):
+            with program:
+                time.sleep(dice.random() * 0.9)  # a kill at a moment of nobody's choosing
+                program.kill()
+                assert_counts_are_exact(database)
+        with program:
+            assert program.wait() == 0
+    statuses = [Timeline(8, route).status(number) for route in (1, 2) for number in range(800)]
+    nested = [one[member] for one in statuses for member in ("retweeted_status", "quoted_status") if member in one]
+    assert set(database.tweets.distinct("_id")) == {one["id_str"] for one in (*statuses, *nested)}
+    assert_counts_are_exact(database)
+
+
+def test_a_recorded_file_twice_is_stored_once_and_accounted_for(
+    tmp_path: Path, mongo_url: str, database: Database[dict[str, Any]]
+) -> None:
+    path = recording("tweets/stream-2016-minute-with-deletes.jsonl")
+    flags = ("--source", f"replay:{path}", "--until-end")
+    with ingester(tmp_path, mongo_url, database, *flags) as program:
+        assert program.wait() == 0
+    (first,) = balance(program).values()
+    assert (first["read"], first["nested"], first["notices"], first["rejected"]) == (3093, 849, 890, 0)
+    with ingester(tmp_path, mongo_url, database, *flags) as program:
+        assert program.wait() == 0
+    again = program.logged("account")[-1]
+    assert (again["stored"], again["already_there"]) == (0, first["stored"] + first["already_there"])
+    assert database.tweets.count_documents({}) == first["stored"]
+    assert_counts_are_exact(database)
+
+
+RECORDINGS = {
+    "tweets/shapes-2006-2018.jsonl": (569, 3),
+    "tweets/escaped-2014.jsonl": (100, 0),
+    "tweets/extended-2016.jsonl": (28, 0),
+    "tweets/control-messages.jsonl": (200, 0),
+    "rtp-server/stream.sse": (7, 2),
+}
+"""Lines or events of each, and how many of these, or of the tweets in them, cannot be used."""
+
+
+def test_every_recording_is_accounted_for_and_rejects_say_why(
+    tmp_path: Path, mongo_url: str, database: Database[dict[str, Any]]
+) -> None:
+    sources = [flag for name in RECORDINGS for flag in ("--source", f"replay:{recording(name)}")]
+    with ingester(tmp_path, mongo_url, database, *sources, "--until-end") as program:
+        assert program.wait() == 0
+    accounts = balance(program)
+    for name, counts in RECORDINGS.items():
+        account = accounts[f"replay:{Path(name).name}"]
+        assert (account["read"], account["rejected"]) == counts, name
+    assert all(one["error"] and one["raw"] and one["at"] for one in database.rejected_tweets.find())
+    assert database.rejected_tweets.count_documents({}) == 5
+    assert_counts_are_exact(database)
+
+
+def test_bad_input_is_kept_and_stops_nothing(
+    tmp_path: Path, mongo_url: str, database: Database[dict[str, Any]]
+) -> None:
+    lines = [
+        "garbage",
+        '{"message": panic}',
+        envelope(status(1)),
+        status(2, user=None),
+        "[1]",
+        {"delete": {}},
+        status(3),
+    ]
+    path = write_lines(tmp_path / "lines.jsonl", lines)
+    with ingester(tmp_path, mongo_url, database, "--source", f"replay:{path}", "--until-end") as program:
+        assert program.wait() == 0
+    (account,) = balance(program).values()
+    assert (account["stored"], account["notices"], account["rejected"], account["crashes"]) == (2, 1, 4, 1)
+    assert {one["error"].split(":")[0] for one in database.rejected_tweets.find()} == {
+        "no JSON",
+        "a panic message killed its worker",
+        "a tweet without a user",
+        "no tweet",
+    }
+
+
+def test_people_start_watch_and_stop_it_several_at_once(
+    tmp_path: Path, mongo_url: str, database: Database[dict[str, Any]]
+) -> None:
+    flags = ("--workers-min", 1, "--flush-every", "200ms")
+    with (
+        simulator(tmp_path, "--rate", 200) as server,
+        ingester(tmp_path, mongo_url, database, *both(server), *flags) as program,
+        Person(program.port) as first,
+        Person(program.port) as second,
+    ):
+        assert "help" in first.greeting
+        assert first.ask("status", 3).startswith("not ingesting")
+        first.type("twitter")
+        second.type("TWITTER")
+        shown = [person.line() for person in (first, second)]
+        assert all(line.startswith("tweet: 127.0.0.1:") for line in shown), shown
+        assert first.ask("stop") == "ingesting goes on: 1 watching"
+        until(lambda: database.tweets.count_documents({}) > 50)
+        assert second.ask("status", 3).startswith("ingesting; 1 watching")
+        assert " 1 workers, 1 wanted (1–" in second.ask("workers", 2)
+        assert "#" in second.ask("hashtags 3", 3)
+        assert second.ask("nonsense").startswith("error: no command 'nonsense'")
+        assert second.ask("stop") == "ingesting stopped"
+        assert first.ask("status", 3).startswith("not ingesting")
+        first.type("twitter")
+        assert first.ask("status", 3).startswith("ingesting; 1 watching")
+        assert first.ask("quit") == "bye"
+        assert program.terminate() == 0
+        balance(program)
+
+
+def test_a_tweet_is_stored_within_the_flush_time_also_when_few_come(
+    tmp_path: Path, mongo_url: str, database: Database[dict[str, Any]]
+) -> None:
+    with (
+        simulator(tmp_path, "--rate", 5, "--panic-every", 0) as server,
+        ingester(tmp_path, mongo_url, database, *both(server), "--autostart", "--flush-every", "300ms") as program,
+    ):
+        until(lambda: database.tweets.count_documents({}) >= 20)
+        assert program.terminate() == 0
+    balance(program)
+
+
+def test_statistics_reach_the_broker_also_when_it_comes_late(
+    tmp_path: Path, mongo_url: str, database: Database[dict[str, Any]], broker: BrokerProcess
+) -> None:
+    broker.kill()
+    flags = ("--autostart", "--broker", broker.address, "--stats-every", "300ms", "--flush-every", "200ms")
+    with (
+        simulator(tmp_path, "--rate", 200) as server,
+        ingester(tmp_path, mongo_url, database, *both(server), *flags) as program,
+    ):
+        until(lambda: program.logged("statistics wait for the broker"), 30, program.log)
+        broker.start()
+        with SyncClient(broker.address, name="test") as client:
+            until(
+                lambda: any(topic.topic == "logger_stats" and topic.next >= 3 for topic in client.topics()),
+                30,
+                program.log,
+            )
+            event = client.read("logger_stats", "earliest").events[-1].decode()
+        assert set(event) == {"workers", "crashes", "events", "worker_ms", "tweets_write_ms", "users_write_ms"}
+        assert event["events"]["stored"] > 0
+        assert all(event["worker_ms"][name] > 0 for name in ("p75", "p85", "p95"))
+        assert len(program.logged("statistics wait for the broker")) == 1
+        assert program.terminate() == 0
+
+
+REFUSALS = """
+import json, sys
+from broker.program import run
+from sse_ingest.serve import serve
+from sse_ingest.settings import Settings
+for flags in json.load(sys.stdin):
+    assert run(Settings, serve, ["--metrics-port", "0", "--port", "0", *flags]) == 2, flags
+"""
+
+
+def test_what_is_wrong_at_the_start_is_one_sentence(tmp_path: Path, mongo_url: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        wikimedia = ["--source", "wikimedia"]
+        expected = {
+            "there is nothing to read": [],
+            "is no source": ["--source", "gopher:x"],
+            "cannot replay": ["--source", "replay:nowhere.jsonl"],
+            "needs --emotion-values": ["--scorer", "lexicon"],
+            "cannot use the emotion values": [*wikimedia, "--scorer", "lexicon", "--emotion-values", "nowhere"],
+            "--flush-every": ["--flush-every", "3"],
+            "no MongoDB answers": [
+                *wikimedia,
+                "--mongo-url",
+                "mongodb://someone:secret@127.0.0.1:9",
+                "--mongo-timeout",
+                "300ms",
+            ],
+            f"port {port} on 127.0.0.1 is in use": [*wikimedia, "--port", port, "--mongo-url", mongo_url],
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", REFUSALS],
+            input=json.dumps(list(expected.values())),
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            timeout=60,
+            check=False,
+        )
+    assert done.returncode == 0, done.stderr
+    assert "secret" not in done.stderr
+    said = done.stderr.strip().splitlines()
+    assert len(said) == len(expected), said
+    for part, sentence in zip(expected, said, strict=True):
+        assert part in sentence
+
+
+def test_the_lexicon_scorer_takes_the_servers_word_list(
+    tmp_path: Path, mongo_url: str, database: Database[dict[str, Any]]
+) -> None:
+    path = write_lines(tmp_path / "lines.jsonl", [status(1, text="abandon all happy hope")])
+    with simulator(tmp_path) as server:
+        words = f"http://127.0.0.1:{server.port}/emotion_values"
+        flags = ("--source", f"replay:{path}", "--until-end", "--scorer", "lexicon", "--emotion-values", words)
+        with ingester(tmp_path, mongo_url, database, *flags) as program:
+            assert program.wait() == 0
+    tweet = database.tweets.find_one()
+    assert tweet is not None
+    assert tweet["sentiment"] == pytest.approx((-2 + 3 + 2) / 4, abs=0.5)
+    assert tweet["sentiment"] * 4 == int(tweet["sentiment"] * 4)
+
+
+def test_no_process_is_left_behind_by_a_kill(
+    tmp_path: Path, mongo_url: str, database: Database[dict[str, Any]]
+) -> None:
+    def group() -> list[int]:
+        found = []
+        for entry in os.listdir("/proc"):
+            if entry.isdigit():
+                try:
+                    if (
+                        os.getsid(int(entry)) == session
+                        and f"/{entry}/"
+                        and Path(f"/proc/{entry}/cmdline").read_bytes()
+                    ):
+                        found.append(int(entry))
+                except OSError:
+                    continue
+        return found
+
+    with (
+        simulator(tmp_path, "--rate", 100) as server,
+        ingester(tmp_path, mongo_url, database, *both(server), "--autostart", "--flush-every", "100ms") as program,
+    ):
+        session = program.pid
+        until(lambda: database.tweets.count_documents({}) > 0)
+        assert len(group()) > 1
+        program.kill()
+        until(lambda: not group(), 10, lambda: str(group()))

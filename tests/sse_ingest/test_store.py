@@ -1,0 +1,267 @@
+"""In MongoDB each tweet is there once and counts once, whatever is sent twice and whatever breaks."""
+
+import json
+import sys
+import uuid
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime
+from typing import Any
+
+import anyio
+import pytest
+from pymongo import MongoClient
+from pymongo.database import Database
+from pymongo.errors import AutoReconnect
+
+from broker.errors import StartError
+from sse_ingest.account import Account
+from sse_ingest.batch import Batch, Entry, Reject, reject_document
+from sse_ingest.handover import RawEvent, Scored
+from sse_ingest.store import Store
+from sse_ingest.worker import Job, find
+from tests.sse_ingest.samples import status, user
+
+pytestmark = pytest.mark.anyio
+JOB = Job("twitter", "", "test")
+
+
+@pytest.fixture
+def database(mongo_url: str) -> AsyncIterator[Database[dict[str, Any]]]:
+    with MongoClient(mongo_url, tz_aware=True) as client:
+        name = f"ingest_{uuid.uuid4().hex[:12]}"
+        yield client[name]
+        client.drop_database(name)
+
+
+@pytest.fixture
+async def store(mongo_url: str, database: Database[dict[str, Any]]) -> AsyncIterator[Store]:
+    store = await Store.open(mongo_url, database.name, 10.0)
+    yield store
+    await store.aclose()
+
+
+def scored(item: dict[str, Any]) -> list[Scored]:
+    findings = find(RawEvent(json.dumps(item)), JOB, lambda _: 0.25, datetime.now(UTC))
+    return [finding for finding in findings if isinstance(finding, Scored)]
+
+
+def batch_of(account: Account, *items: dict[str, Any]) -> Batch:
+    batch = Batch(1000)
+    for item in items:
+        for tweet in scored(item):
+            batch.add(Entry(tweet, account))
+    return batch
+
+
+def assert_counts_are_exact(database: Database[dict[str, Any]]) -> None:
+    """The invariant of `sse_ingest.store`."""
+    of_tweets = {
+        group["_id"]: (group["tweets"], pytest.approx(group["sum"]))
+        for group in database.tweets.aggregate(
+            [{"$group": {"_id": "$user.id_str", "tweets": {"$sum": 1}, "sum": {"$sum": "$engagement"}}}]
+        )
+    }
+    assert {one["_id"]: one["tweets_seen"] for one in database.users.find()} == {
+        user_id: tweets for user_id, (tweets, _) in of_tweets.items()
+    }
+    assert {
+        one["_id"]: (one["tweets"], one["engagement_sum"]) for one in database.users_engagements.find()
+    } == of_tweets
+
+
+async def test_documents_have_the_members_that_are_described(store: Store, database: Database[dict[str, Any]]) -> None:
+    item = status(
+        1, text="so good #a", retweet_count=4, favorite_count=6, user=user(9, followers_count=5, description="hi")
+    )
+    await store.settle(batch_of(Account(), item))
+    tweet = database.tweets.find_one()
+    assert tweet is not None
+    assert isinstance(tweet.pop("ingested_at"), datetime)
+    assert tweet == {
+        "_id": "1",
+        "text": "so good #a",
+        "lang": "en",
+        "created_at": datetime(2016, 1, 6, 7, 30, tzinfo=UTC),
+        "user": {"id_str": "9", "screen_name": "user9", "name": "User 9", "followers_count": 5, "verified": False},
+        "hashtags": [],
+        "mentions": [],
+        "urls": [],
+        "kind": "original",
+        "retweet_of": None,
+        "favorite_count": 6,
+        "retweet_count": 4,
+        "sentiment": 0.25,
+        "engagement": 2.0,
+        "source": "test",
+    }
+    author = database.users.find_one()
+    assert author is not None
+    assert (author["_id"], author["description"], author["tweets_seen"]) == ("9", "hi", 1)
+    assert author["first_seen"] == author["last_seen"]
+    assert database.users_engagements.find_one() == {
+        "_id": "9",
+        "tweets": 1,
+        "engagement_sum": 2.0,
+        "engagement_mean": 2.0,
+        "last": [2.0],
+    }
+
+
+async def test_the_same_tweet_again_changes_nothing_and_makes_no_change_event(
+    store: Store, database: Database[dict[str, Any]]
+) -> None:
+    account = Account(read=4)
+    items = [status(1), status(2, author=2)]
+    assert len(await store.settle(batch_of(account, *items))) == 2
+    before = [list(database[name].find()) for name in ("tweets", "users", "users_engagements")]
+    with database.watch() as changes:
+        assert await store.settle(batch_of(account, status(1, favorite_count=99), items[1])) == []
+        database.marker.insert_one({"_id": 1})
+        first = next(changes)
+    assert first["ns"]["coll"] == "marker"
+    assert [list(database[name].find()) for name in ("tweets", "users", "users_engagements")] == before
+    assert (account.stored, account.already_there, account.in_flight) == (2, 2, 0)
+
+
+async def test_a_tweet_twice_in_a_batch_counts_once(store: Store, database: Database[dict[str, Any]]) -> None:
+    account = Account(read=3)
+    await store.settle(batch_of(account, status(1), status(1), status(2)))
+    assert (account.stored, account.already_there) == (2, 1)
+    assert_counts_are_exact(database)
+
+
+async def test_users_gather_their_tweets_over_batches(store: Store, database: Database[dict[str, Any]]) -> None:
+    for number in range(1, 26):
+        item = status(number, favorite_count=number, user=user(1, followers_count=1, description=f"at {number}"))
+        await store.settle(batch_of(Account(), item, status(100 + number, author=2)))
+    assert_counts_are_exact(database)
+    engagement = database.users_engagements.find_one({"_id": "1"})
+    assert engagement is not None
+    assert engagement["last"] == [float(number) for number in range(6, 26)]
+    assert engagement["engagement_mean"] == pytest.approx(13.0)
+    author = database.users.find_one({"_id": "1"})
+    assert author is not None
+    assert author["description"] == "at 25"
+    assert author["first_seen"] < author["last_seen"]
+
+
+async def test_two_ingesters_with_the_same_tweets_at_once_count_each_once(
+    store: Store, mongo_url: str, database: Database[dict[str, Any]]
+) -> None:
+    other = await Store.open(mongo_url, database.name, 10.0)
+    accounts = [Account(), Account()]
+
+    async def settle(one: Store, account: Account) -> None:
+        for start in range(1, 200, 20):
+            items = [status(number, author=number % 7 + 1) for number in range(start, start + 20)]
+            await one.settle(batch_of(account, *items))
+
+    try:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(settle, store, accounts[0])
+            tasks.start_soon(settle, other, accounts[1])
+    finally:
+        await other.aclose()
+    assert database.tweets.count_documents({}) == 200
+    assert accounts[0].stored + accounts[1].stored == 200
+    assert accounts[0].already_there + accounts[1].already_there == 200
+    assert_counts_are_exact(database)
+
+
+class Failing:
+    """Breaks the connection's promise at a given step of a transaction, once."""
+
+    def __init__(self, store: Store, monkeypatch: pytest.MonkeyPatch, step: str, *, before: bool) -> None:
+        self.times = 0
+        original = getattr(store, step)
+
+        async def fail(*arguments: Any, **named: Any) -> Any:
+            self.times += 1
+            if before and self.times == 1:
+                raise AutoReconnect("connection closed")
+            result = await original(*arguments, **named)
+            if not before and self.times == 1:
+                raise AutoReconnect("connection closed")
+            return result
+
+        monkeypatch.setattr(store, step, fail)
+
+
+@pytest.mark.parametrize("step", ["_transaction", "_insert_tweets", "_count_users", "_insert_rejects"])
+@pytest.mark.parametrize("before", [True, False])
+async def test_a_connection_lost_at_any_step_loses_and_doubles_nothing(
+    store: Store, database: Database[dict[str, Any]], monkeypatch: pytest.MonkeyPatch, step: str, before: bool
+) -> None:
+    # After the transaction means that the commit went through and its answer did not arrive.
+    failing = Failing(store, monkeypatch, step, before=before)
+    account = Account(read=4)
+    batch = batch_of(account, status(1), status(2), status(3, author=2))
+    batch.add(Reject(reject_document("test", "garbage", "no JSON"), account))
+    assert len(await store.settle(batch)) == 3
+    assert failing.times == 2
+    assert (account.stored, account.rejected, account.in_flight) == (3, 1, 0)
+    assert database.rejected_tweets.count_documents({}) == 1
+    assert_counts_are_exact(database)
+
+
+async def test_a_document_that_mongodb_refuses_does_not_hurt_its_batch(
+    store: Store, database: Database[dict[str, Any]]
+) -> None:
+    database.command("collMod", "tweets", validator={"text": {"$not": {"$regex": "forbidden"}}})
+    account = Account(read=50)
+    items = [status(number, author=number % 5 + 1) for number in range(1, 50)]
+    items.insert(20, status(99, text="a forbidden word"))
+    assert len(await store.settle(batch_of(account, *items))) == 49
+    assert (account.stored, account.rejected, account.in_flight) == (49, 1, 0)
+    (rejected,) = database.rejected_tweets.find()
+    assert "validation" in rejected["error"]
+    assert "99" in rejected["raw"]
+    assert_counts_are_exact(database)
+
+
+async def test_a_transaction_that_a_killed_ingester_left_open_is_ended(
+    mongo_url: str, database: Database[dict[str, Any]]
+) -> None:
+    database.create_collection("tweets")
+    script = (
+        "import os, sys; from pymongo import MongoClient\n"
+        "client = MongoClient(sys.argv[1], appname=f'tweetwire sse_ingest {sys.argv[2]}'); session = client.start_session()\n"
+        "session.start_transaction(); client[sys.argv[2]].tweets.insert_one({'_id': '1'}, session=session); os._exit(9)"
+    )
+    await anyio.run_process([sys.executable, "-c", script, mongo_url, database.name], check=False)
+    with anyio.fail_after(20):
+        store = await Store.open(mongo_url, database.name, 10.0)
+        try:
+            assert len(await store.settle(batch_of(Account(), status(1)))) == 1
+        finally:
+            await store.aclose()
+
+
+async def test_a_cancelled_batch_leaves_nothing_locked(store: Store, database: Database[dict[str, Any]]) -> None:
+    original = store._count_users
+
+    async def cancel(*arguments: Any) -> None:
+        await original(*arguments)
+        scope.cancel()
+        await anyio.sleep_forever()
+
+    store._count_users = cancel  # type: ignore[method-assign]
+    with anyio.CancelScope() as scope:
+        await store.settle(batch_of(Account(), status(1)))
+    store._count_users = original  # type: ignore[method-assign]
+    assert database.tweets.count_documents({}) == 0
+    with anyio.fail_after(10):
+        assert len(await store.settle(batch_of(Account(), status(1)))) == 1
+
+
+async def test_hashtags_are_counted_from_what_is_stored(store: Store) -> None:
+    def tagged(number: int, *tags: str) -> dict[str, Any]:
+        return status(number, entities={"hashtags": [{"text": tag} for tag in tags]})
+
+    await store.settle(batch_of(Account(), tagged(1, "a", "b"), tagged(2, "a"), tagged(2, "a")))
+    assert await store.hashtags() == {"a": 2, "b": 1}
+
+
+async def test_what_is_no_address_is_one_sentence() -> None:
+    with pytest.raises(StartError, match="is no MongoDB address"):
+        await Store.open("http://somewhere", "db", 0.3)
