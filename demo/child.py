@@ -42,7 +42,7 @@ class Child:
         self.log_path = program.log or log_dir / f"{program.name}.log"
         self.state = State.WAITING
         self.deaths: list[Death] = []
-        self.address = ""
+        self.address = program.address
         self.pid: int | None = None
         self.ready_at = math.nan
         self.became_ready = anyio.Event()

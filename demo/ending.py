@@ -26,14 +26,14 @@ _PAUSE_S = 0.5
 async def end_in_order(
     supervisor: Supervisor, observer: Observer, view: View, *, mongo_url: str, settle_within_s: float
 ) -> list[Row]:
-    """End everything but broker and MongoDB; returns the closing check."""
+    """End everything but broker and MongoDB, while the observer goes on looking; returns the closing check."""
     view.say("ending: the ingester writes what it has")
     await supervisor.stop("sse_ingest", "simulator")
     await observer.look_into_mongodb(mongo_url)
     await _settle(observer, view, settle_within_s)
     view.say("ending: the subscriber, Spark and the change stream stop")
     await supervisor.stop("subscriber", "spark", "change_stream")
-    await observer.look()
+    await observer.look_again()
     await observer.look_into_mongodb(mongo_url)
     return check(observer.evidence())
 
@@ -41,11 +41,9 @@ async def end_in_order(
 async def _settle(observer: Observer, view: View, within_s: float) -> None:
     deadline = time.monotonic() + within_s
     while time.monotonic() < deadline:
-        await observer.look()
         open_rows = [row for row in check(observer.evidence()) if not row.is_right]
         if is_right(open_rows):
             return
         row = open_rows[0]
         view.say(f"ending: waiting for {row.what}: {row.found:,} of {row.wanted:,}")
-        view.show(observer)
         await anyio.sleep(_PAUSE_S)

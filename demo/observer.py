@@ -1,14 +1,17 @@
 """Looks at the running stack from outside: topics, subscriptions, documents, reports. What it saw becomes evidence."""
 
 import time
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import anyio
 from msgspec import Struct
 from pymongo import AsyncMongoClient
+from pymongo.errors import PyMongoError
 
 from broker import Client
+from broker.errors import StartError
 from demo.evidence import Account, Evidence
 from demo.settings import DemoSettings
 from demo.stack import SUBSCRIPTION, TOPICS
@@ -19,12 +22,30 @@ from demo.tally import CHANGES, Tally
 __all__ = ["Observer", "Rate"]
 
 
-class Rate(Struct, frozen=True):
-    """A topic as seen at two looks: its next offset, when that was, and events a second in between."""
+_LOOK_EVERY_S = 1.0
+_LOOK_WITHIN_S = 5.0
+_RATE_LOOKS = 6
+"""Looks that a rate is taken over: the ingester writes by the batch, and single seconds would jump."""
 
-    next: int
-    at: float
-    per_second: float = 0.0
+
+class Rate:
+    """How fast a topic grows, over the last few looks."""
+
+    def __init__(self) -> None:
+        self._looks: deque[tuple[float, int]] = deque(maxlen=_RATE_LOOKS)
+
+    def note(self, at_s: float, next_offset: int) -> None:
+        """Note the next offset at a time."""
+        self._looks.append((at_s, next_offset))
+
+    @property
+    def next(self) -> int:
+        return self._looks[-1][1] if self._looks else 0
+
+    @property
+    def per_second(self) -> float:
+        (first_at, first), (last_at, last) = self._looks[0], self._looks[-1]
+        return (last - first) / (last_at - first_at) if last_at > first_at else 0.0
 
 
 class Standing(Struct, frozen=True):
@@ -50,22 +71,32 @@ class Observer:
         self._settings = settings
         self._supervisor = supervisor
         self._client = client
+        self._has_looked = anyio.Event()
 
-    async def look(self, within_s: float = 5.0) -> bool:
-        """Look once at everything but MongoDB. Returns whether all was seen: where the broker is away, the old stays."""
-        self.subscriber.read()
-        with anyio.move_on_after(within_s) as patience:
-            await self.tally.read(self._client)
-            self._stats = await self._client.stats()
-            self._note_rates()
-        return not patience.cancelled_caught
+    async def run(self, show: Callable[["Observer"], None]) -> None:
+        """Look and show for ever; while the broker is away, what was seen before stays."""
+        while True:
+            with anyio.move_on_after(_LOOK_WITHIN_S):
+                await self._look()
+            show(self)
+            self._has_looked.set()
+            self._has_looked = anyio.Event()
+            await anyio.sleep(_LOOK_EVERY_S)
+
+    async def look_again(self) -> None:
+        """Wait until everything has been looked at once from now on."""
+        await self._has_looked.wait()
+        await self._has_looked.wait()
 
     async def look_into_mongodb(self, url: str) -> None:
-        """Read the ids of all documents that should be in a topic."""
-        async with AsyncMongoClient[dict[str, Any]](url) as mongo:
-            for topic in CHANGES:
-                ids = mongo[self._settings.database][topic].find({}, {"_id": 1}).batch_size(10_000)
-                self._stored[topic] = frozenset([str(document["_id"]) async for document in ids])
+        """Read the ids of all documents that should be in a topic. Raises StartError where MongoDB does not answer."""
+        try:
+            async with AsyncMongoClient[dict[str, Any]](url) as mongo:
+                for topic in CHANGES:
+                    ids = mongo[self._settings.database][topic].find({}, {"_id": 1}).batch_size(10_000)
+                    self._stored[topic] = frozenset([str(document["_id"]) async for document in ids])
+        except PyMongoError as error:
+            raise StartError(f"MongoDB does not answer, so the closing check cannot be made ({error})") from error
 
     @property
     def has_new_statistics(self) -> bool:
@@ -86,6 +117,12 @@ class Observer:
             accounts={topic: self._account(topic) for topic in CHANGES},
             deaths={name: child.deaths for name, child in self._supervisor.children.items()},
         )
+
+    async def _look(self) -> None:
+        self.subscriber.read()
+        await self.tally.read(self._client)
+        self._stats = await self._client.stats()
+        self._note_rates()
 
     def _account(self, topic: str) -> Account:
         opening, closing = self._opening[topic], self._standing(topic)
@@ -111,6 +148,4 @@ class Observer:
     def _note_rates(self) -> None:
         now = time.monotonic()
         for topic in TOPICS:
-            before, offset = self.rates.get(topic), self._next(topic)
-            per_second = (offset - before.next) / (now - before.at) if before else 0.0
-            self.rates[topic] = Rate(offset, now, per_second)
+            self.rates.setdefault(topic, Rate()).note(now, self._next(topic))

@@ -35,7 +35,8 @@ class Program(Struct, frozen=True, kw_only=True):
     `ready` is a regular expression that its log matches once it serves. It starts when all that it `needs` (names of
     others) are ready. `log` is where it writes its log itself; else the supervisor gives it a file. `prepare` runs in a
     thread once the log matched and before the program counts as ready. `may_end` says that an end with status 0 is the
-    way it tells that all is done. `stop_within_s` is its time to end in order before it is killed.
+    way it tells that all is done. `stop_within_s` is its time to end in order before it is killed. `address` is where
+    it listens, where `ready` has no group that tells.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Program(Struct, frozen=True, kw_only=True):
     prepare: Callable[[], None] | None = None
     may_end: bool = False
     stop_within_s: float = 20.0
+    address: str = ""
 
 
 class Death(Struct, frozen=True):

@@ -28,7 +28,7 @@ from spark.java import check_java
 __all__ = ["serve"]
 
 _READY_WITHIN_S = 180.0
-_LOOK_EVERY_S = 1.0
+_PAUSE_S = 0.1
 _FOR_EVER_S = 1e9
 _WIDTH = 120
 """Columns of the closing table where there is no terminal to ask."""
@@ -57,10 +57,14 @@ class Demo:
             return []
         async with Client(self.at.broker_address, name="demo") as client:
             observer = Observer(self.settings, supervisor, client, self.opening)
-            await self._watch(supervisor, observer, view)
-            return await end_in_order(
-                supervisor, observer, view, mongo_url=self.at.mongo_url, settle_within_s=self.settings.settle_within
-            )
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(observer.run, view.show)
+                await self._wait_for_the_end(supervisor, observer, view)
+                rows = await end_in_order(
+                    supervisor, observer, view, mongo_url=self.at.mongo_url, settle_within_s=self.settings.settle_within
+                )
+                tasks.cancel_scope.cancel()
+            return rows
 
     async def _is_under_way(self, supervisor: Supervisor, view: View) -> bool:
         """Wait for broker and MongoDB; returns False if the end was called before."""
@@ -69,22 +73,20 @@ class Demo:
             if all(supervisor[name].became_ready.is_set() for name in ("mongodb", "broker") if name in supervisor):
                 return True
             view.show(None)
-            await self._pause(_LOOK_EVERY_S / 10)
+            await self._pause(_PAUSE_S)
         return False
 
-    async def _watch(self, supervisor: Supervisor, observer: Observer, view: View) -> None:
-        """Look and show until it is to end: told so, the time is over, or the source has ended."""
+    async def _wait_for_the_end(self, supervisor: Supervisor, observer: Observer, view: View) -> None:
+        """Wait until it is to end: told so, the time is over, or the source has ended."""
         end_at = math.inf
         while not self.stop.is_set() and supervisor["sse_ingest"].state is not State.ENDED:
             if end_at == math.inf and self._is_ready(supervisor, view):
                 end_at = time.monotonic() + (self.settings.seconds or _FOR_EVER_S)
-            await observer.look()
-            view.show(observer)
             self._note_first_statistics(observer)
             remaining_s = end_at - time.monotonic()
             if remaining_s <= 0:
                 return
-            await self._pause(min(_LOOK_EVERY_S, remaining_s))
+            await self._pause(min(_PAUSE_S, remaining_s))
 
     def _is_ready(self, supervisor: Supervisor, view: View) -> bool:
         late = self._see_to_the_start(supervisor)

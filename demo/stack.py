@@ -104,6 +104,7 @@ def _mongodb(replica_set: ReplicaSet) -> Program:
         argv=tuple(member.argv),
         log=member.log_path,
         ready=_MONGOD_IS_UP,
+        address=member.address,
         prepare=lambda: _make_primary(replica_set, member),
     )
 

@@ -8,6 +8,7 @@ from msgspec import Struct
 
 from broker import Client, Refusal, StoredEvent
 from demo.evidence import Change, Window, window_start
+from subscriber.latency import LatencyHistogram
 
 __all__ = ["CHANGES", "STATISTICS", "Tally"]
 
@@ -44,13 +45,18 @@ class StatisticsMessage(Struct):
 
 
 class Tally:
-    """What the topics have told so far, from their first event on; `read` goes on where it ended."""
+    """What the topics have told so far, from their first event on; `read` goes on where it ended.
+
+    `lag` holds the time from each change in MongoDB to the broker, of the changes of the last `read`; `latest` the last
+    statistics.
+    """
 
     def __init__(self, window_ms: int) -> None:
         self.brought: dict[str, Counter[str]] = {topic: Counter() for topic in CHANGES}
         self.counted: Counter[int] = Counter()
         self.windows: dict[str, list[Window]] = {topic: [] for topic in STATISTICS}
         self.latest: list[StatisticsMessage] = []
+        self.lag = LatencyHistogram()
         self._window_ms = window_ms
         self._next = dict.fromkeys((*CHANGES, *STATISTICS), 0)
 
@@ -59,7 +65,8 @@ class Tally:
         return self._next[topic]
 
     async def read(self, client: Client) -> None:
-        """Read on to the end of every topic. Raises BrokerError where the broker is away."""
+        """Read on to the end of every topic; waits where the broker is away."""
+        self.lag = LatencyHistogram()
         for topic in self._next:
             while events := await self._page(client, topic):
                 self.take(topic, events)
@@ -85,6 +92,7 @@ class Tally:
     def _take_change(self, topic: str, event: StoredEvent) -> None:
         message = event.decode(ChangeMessage)
         change = Change(message.op, event.id, message.at or event.timestamp)
+        self.lag.record(event.timestamp - change.at)
         if not change.is_new:
             return
         self.brought[topic][change.id] += 1

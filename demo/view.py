@@ -13,14 +13,13 @@ from broker.program import logger
 from demo.check import Row
 from demo.observer import Observer
 from demo.programs import State
-from demo.stack import TOPICS
 from demo.supervisor import Supervisor
 from demo.tally import CHANGES
 
-__all__ = ["View", "check_table", "showing"]
+__all__ = ["View", "check_table", "picture", "showing"]
 
 _LINE_EVERY_S = 5.0
-_COLOURS = {State.READY: "green", State.RESTARTING: "red", State.STARTING: "yellow", State.WAITING: "dim"}
+_COLOURS = {State.READY: "green", State.RESTARTING: "bold red", State.STARTING: "yellow"}
 
 
 class View:
@@ -30,6 +29,7 @@ class View:
         self._supervisor = supervisor
         self._live = live
         self._words = "starting"
+        self._observer: Observer | None = None
         self._line_at = 0.0
 
     def say(self, words: str) -> None:
@@ -37,36 +37,21 @@ class View:
         if words != self._words and self._live is None:
             logger().info(words)
         self._words = words
+        self.show(self._observer)
 
     def show(self, observer: Observer | None) -> None:
         """Show how things stand now."""
+        self._observer = observer
         if self._live is not None:
-            self._live.update(self._picture(observer), refresh=True)
-        elif observer is not None and time.monotonic() - self._line_at >= _LINE_EVERY_S:
+            self._live.update(picture(self._words, self._supervisor, observer), refresh=True)
+        elif observer is not None and observer.rates and time.monotonic() - self._line_at >= _LINE_EVERY_S:
             self._line_at = time.monotonic()
             self._log_line(observer)
 
-    def _picture(self, observer: Observer | None) -> RenderableType:
-        parts: list[RenderableType] = [Text(f"tweetwire: {self._words}", style="bold"), self._programs()]
-        if observer is not None:
-            parts += [_topics(observer), _windows(observer)]
-        return Group(*parts)
-
-    def _programs(self) -> Table:
-        table = Table(expand=False)
-        for heading in ("program", "state", "listens on", "restarts"):
-            table.add_column(heading, justify="right" if heading == "restarts" else "left")
-        for name, child in self._supervisor.children.items():
-            state = Text(child.state.value, style=_COLOURS.get(child.state, ""))
-            restarts = Text(f"{child.restarts}", style="red" if child.restarts else "")
-            table.add_row(name, state, child.address, restarts)
-        return table
-
     def _log_line(self, observer: Observer) -> None:
         rates = {topic: f"{rate.next} ({rate.per_second:.0f}/s)" for topic, rate in observer.rates.items()}
-        report = observer.subscriber.last
-        away = [name for name, child in self._supervisor.children.items() if child.state is not State.READY]
-        logger().info(self._words, **rates, latency_ms=report.latency_ms if report else None, not_ready=away)
+        away = [name for name, child in self._supervisor.children.items() if not child.is_ready]
+        logger().info(self._words, **rates, latency=_latency(observer), not_ready=away)
 
 
 @contextmanager
@@ -79,12 +64,23 @@ def showing(supervisor: Supervisor, console: Console) -> Iterator[View]:
         yield View(supervisor, None)
 
 
+def picture(words: str, supervisor: Supervisor, observer: Observer | None) -> RenderableType:
+    """Draw the whole: what is going on, the programs, the topics, the last windows."""
+    parts: list[RenderableType] = [Text(f"tweetwire: {words}", style="bold")]
+    if observer is None:
+        return Group(*parts, _programs(supervisor))
+    side_by_side = Table.grid(padding=(0, 2))
+    side_by_side.add_row(_programs(supervisor), _topics(observer))
+    parts += [side_by_side, Text(_latency(observer), style="dim")]
+    if observer.tally.latest:
+        parts.append(_windows(observer))
+    return Group(*parts)
+
+
 def check_table(rows: list[Row]) -> Table:
     """Lay the closing check out as a table."""
-    table = Table(title="check", title_justify="left")
-    table.add_column("what")
-    table.add_column("wanted", justify="right")
-    table.add_column("found", justify="right")
+    table = _table(["what"], ["wanted", "found"])
+    table.title, table.title_justify = "check", "left"
     table.add_column("")
     for row in rows:
         mark = Text("right", style="green") if row.is_right else Text(f"WRONG {row.faults}".strip(), style="bold red")
@@ -92,27 +88,46 @@ def check_table(rows: list[Row]) -> Table:
     return table
 
 
+def _programs(supervisor: Supervisor) -> Table:
+    table = _table(["program", "state", "ready on"], ["restarts"])
+    for name, child in supervisor.children.items():
+        state = Text(child.state.value, style=_COLOURS.get(child.state, "dim"))
+        table.add_row(name, state, child.address, Text(f"{child.restarts}", style="red" if child.restarts else ""))
+    return table
+
+
 def _topics(observer: Observer) -> Table:
-    table = Table()
-    for heading in ("topic", "events", "per second", "to be acked"):
-        table.add_column(heading, justify="left" if heading == "topic" else "right")
-    for topic in TOPICS:
-        if topic in observer.rates:
-            rate = observer.rates[topic]
-            lag = f"{observer.unsettled(topic):,}" if topic in CHANGES else ""
-            table.add_row(topic, f"{rate.next:,}", f"{rate.per_second:,.0f}", lag)
-    if observer.subscriber.last:
-        latency = observer.subscriber.last.latency_ms
-        told = " ".join(f"{name} {value:g} ms" for name, value in latency.items() if value is not None)
-        table.caption = f"broker to subscriber: {told}" if told else None
+    table = _table(["topic"], ["events", "a second", "to ack"])
+    for topic, rate in observer.rates.items():
+        to_ack = f"{observer.unsettled(topic):,}" if topic in CHANGES else ""
+        table.add_row(topic, f"{rate.next:,}", f"{rate.per_second:,.0f}", to_ack)
     return table
 
 
 def _windows(observer: Observer) -> Table:
-    table = Table()
-    for heading in ("tweets_stats window", "tweets", "per second", "hashtags"):
-        table.add_column(heading)
+    table = _table(["window of tweets_stats"], ["tweets", "a second"])
+    table.add_column("hashtags")
     for message in observer.tally.latest:
         tags = " ".join(f"#{tag.get('key', '')}" for tag in message.hashtags[:5])
-        table.add_row(message.window.start, f"{message.tweets}", f"{message.per_second:.1f}", tags)
+        table.add_row(message.window.start, f"{message.tweets:,}", f"{message.per_second or 0:,.0f}", tags)
+    return table
+
+
+def _latency(observer: Observer) -> str:
+    parts = []
+    lag = observer.tally.lag
+    if lag.count:
+        parts.append(f"MongoDB to broker: p50 {lag.percentile(0.5):.0f} ms, p95 {lag.percentile(0.95):.0f} ms")
+    report = observer.subscriber.last
+    if report and report.latency_ms.get("p50") is not None:
+        parts.append(f"broker to subscriber: p50 {report.latency_ms['p50']} ms, p95 {report.latency_ms['p95']} ms")
+    return "; ".join(parts)
+
+
+def _table(left: list[str], right: list[str]) -> Table:
+    table = Table()
+    for heading in left:
+        table.add_column(heading)
+    for heading in right:
+        table.add_column(heading, justify="right")
     return table

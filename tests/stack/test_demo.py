@@ -17,11 +17,11 @@ import pytest
 from broker.errors import StartError
 from spark.java import check_java
 
-pytestmark = [pytest.mark.stack, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(450)]
 
 ROOT = Path(__file__).parents[2]
 REAL_TWEETS = ROOT.parent / "shared/data/tweets/stream-2016-minute-with-deletes.jsonl"
-WITHIN_S = 200.0
+WITHIN_S = 300.0
 
 
 def has_java() -> bool:
@@ -101,9 +101,9 @@ def until_gone(pids: list[int]) -> None:
 @needs_java
 def test_everything_arrives_everywhere_once_also_when_a_program_is_killed(tmp_path: Path) -> None:
     data_dir = tmp_path / "demo"
-    with running(data_dir, "--seconds", "20", "--window", "4s") as demo:
+    flags = ("--seconds", "15", "--window", "4s", "--rate", "200", "--settle-within", "180s")
+    with running(data_dir, *flags) as demo:
         demo.wait_for("demo ready on")
-        demo.wait_for("first statistics")
         pids = list(demo.children())
         os.kill(demo.child("change_stream"), signal.SIGKILL)
         status, rows = demo.end()
