@@ -1,8 +1,9 @@
 """What MongoDB's failures mean for a change stream; pymongo's errors are told apart here and nowhere else."""
 
+import re
+
 from pymongo.errors import (
     ConfigurationError,
-    ConnectionFailure,
     CursorNotFound,
     InvalidName,
     InvalidURI,
@@ -19,6 +20,7 @@ _HISTORY_LOST = frozenset({136, 260, 280, 286})
 _TOO_LARGE = frozenset({10334, 17280, 17419})
 # Faults of the request: it will fail in the same way for ever.
 _REFUSED = frozenset({2, 9, 14, 59, 72, 73, 115, 303, 9998, 40324, 40573, 40602, 51247, 303306, 6189503})
+_APPENDED = re.compile(r", Timeout:| \(configured timeouts")
 _NEVER = (ConfigurationError, InvalidURI, InvalidName)
 
 
@@ -59,6 +61,5 @@ def translate(error: PyMongoError) -> Exception:
 def _reason(error: PyMongoError) -> str:
     if isinstance(error, OperationFailure) and error.details:
         return str(error.details.get("errmsg", error))
-    text = str(error)
-    # pymongo appends the state of every server; the first clause is what a person needs.
-    return text.split(", Timeout:", maxsplit=1)[0] if isinstance(error, ConnectionFailure) else text
+    # pymongo appends its timeouts and the state of every server; the first clause is what a person needs.
+    return _APPENDED.split(str(error), maxsplit=1)[0]

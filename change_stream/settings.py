@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from bson import Timestamp, json_util
 from pydantic import Field, field_validator
+from pydantic_settings import SettingsConfigDict
 
 from broker.program import ProgramSettings, settings_config
 from broker.units import Bytes, Seconds
@@ -50,9 +51,13 @@ class SourceSettings(ProgramSettings):
 
 
 class Settings(SourceSettings):
-    """Publishes every change of MongoDB collections to broker topics, each once and in order."""
+    """Publishes every change of MongoDB collections to broker topics, each once and in order.
 
-    model_config = settings_config("python -m change_stream")
+    Where the topics stand: python -m change_stream status
+    """
+
+    # A field called json would hide a method of pydantic's.
+    model_config = settings_config("python -m change_stream") | SettingsConfigDict(cli_shortcuts={"json-mode": "json"})
 
     snapshot: SnapshotMode = Field(
         "never",
@@ -70,7 +75,6 @@ class Settings(SourceSettings):
     reset: bool = Field(False, description="forget the stored positions at this start")
     json_mode: JsonMode = Field(
         "plain",
-        alias="json",
         description="how BSON becomes JSON: plain, or Extended JSON v2 in its canonical or relaxed form",
     )
     full_document: Literal["off", "update_lookup", "when_available", "required"] = Field(
@@ -93,7 +97,7 @@ class Settings(SourceSettings):
     exclude: list[str] = Field([], description="COLLECTION=PATH: leave this member out (repeatable)")
     rename: list[str] = Field([], description="COLLECTION=PATH:NAME: call this member NAME (repeatable)")
     pipeline: list[str] = Field(
-        [], description="COLLECTION=STAGES, COLLECTION=@FILE: aggregation stages for changes, a JSON array (repeatable)"
+        [], description="COLLECTION=FILE: aggregation stages for its changes, a JSON array (repeatable)"
     )
     window: int = Field(10_000, ge=1, description="events on the way to the broker that are not yet confirmed")
     batch_size: int = Field(1000, ge=1, le=100_000, description="changes that MongoDB sends at once, at most")
@@ -139,8 +143,8 @@ class Settings(SourceSettings):
     @field_validator("pipeline")
     @classmethod
     def _are_stages(cls, pairs: list[str]) -> list[str]:
-        for stages in _dict(pairs).values():
-            _stages(stages)
+        for file in _dict(pairs).values():
+            _stages(Path(file))
         return pairs
 
     @field_validator("start_at")
@@ -169,8 +173,8 @@ class Settings(SourceSettings):
 
     def pipeline_of(self, collection: str) -> list[dict[str, Any]]:
         """The user's stages for a collection's changes."""
-        stages = _dict(self.pipeline).get(collection)
-        return [] if stages is None else _stages(stages)
+        file = _dict(self.pipeline).get(collection)
+        return [] if file is None else _stages(Path(file))
 
     def stage(self, *, has_pre_images: bool) -> dict[str, Any]:
         """The members of `$changeStream` besides the position."""
@@ -204,16 +208,13 @@ def _values(pairs: list[str], collection: str) -> list[str]:
     return [value for name, value in map(_split, pairs) if name == collection]
 
 
-def _stages(text: str) -> list[dict[str, Any]]:
-    if text.startswith("@"):
-        try:
-            text = Path(text[1:]).read_text()
-        except OSError as error:
-            raise ValueError(f"cannot read the pipeline {text[1:]}: {error.strerror}") from error
+def _stages(file: Path) -> list[dict[str, Any]]:
     try:
-        stages = json_util.loads(text)
+        stages = json_util.loads(file.read_text())
+    except OSError as error:
+        raise ValueError(f"cannot read {file}: {error.strerror}") from error
     except ValueError as error:
-        raise ValueError(f"the pipeline is no JSON: {error}") from error
+        raise ValueError(f"{file} is no JSON: {error}") from error
     if not isinstance(stages, list) or not all(isinstance(stage, dict) and len(stage) == 1 for stage in stages):
         raise ValueError("a pipeline is a JSON array of stages, each an object with one member")
     return stages

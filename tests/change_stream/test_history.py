@@ -1,0 +1,109 @@
+"""When MongoDB has forgotten where a topic was left, a policy decides, and a gap event tells both bounds."""
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bson import Timestamp
+from pymongo import MongoClient
+from pymongo.database import Database
+
+from demo.mongod import ReplicaSet
+from tests.change_stream.programs import Publisher, published, until, wait_for
+from tests.processes import BrokerProcess
+
+pytestmark = pytest.mark.stack
+
+
+@pytest.fixture(scope="module")
+def forgetful(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReplicaSet]:
+    """A replica set whose oplog holds one MiB; it can only forget what a checkpoint of the disk, one a second, has."""
+    with ReplicaSet(tmp_path_factory.mktemp("forgetful"), oplog_mb=1, arguments=("--syncdelay", "1")) as running:
+        yield running
+
+
+@pytest.fixture
+def mongo(forgetful: ReplicaSet) -> Iterator[MongoClient[dict[str, Any]]]:
+    with MongoClient[dict[str, Any]](forgetful.url) as client:
+        yield client
+
+
+@pytest.fixture
+def left(
+    tmp_path: Path, forgetful: ReplicaSet, mongo: MongoClient[dict[str, Any]], broker: BrokerProcess
+) -> Iterator[Callable[..., Publisher]]:
+    """Leave a topic behind one change, let MongoDB forget where, and give what starts a publisher again."""
+    database = mongo[f"db_{tmp_path.name[-30:]}"]
+    started: list[Publisher] = []
+
+    def publisher(*flags: str) -> Publisher:
+        arguments = ("--map", "tweets=tweets", *flags)
+        started.append(Publisher(tmp_path / "log", forgetful.url, broker.address, database.name, *arguments))
+        return started[-1]
+
+    first = publisher()
+    first.start()
+    database.tweets.insert_one({"_id": "before"})
+    wait_for(broker.address, "tweets", 1)
+    assert first.terminate() == 0
+    database.tweets.insert_one({"_id": "lost"})
+    _forget(database)
+    yield publisher
+    for one in started:
+        one.kill()
+    mongo.drop_database(database.name)
+
+
+def _forget(database: Database[dict[str, Any]]) -> None:
+    written = database.client.admin.command("ping")["operationTime"]
+
+    def is_forgotten() -> bool:
+        database.foreign.insert_many([{"text": "x" * 100_000} for _ in range(20)])
+        oldest: Timestamp = database.client.local["oplog.rs"].find_one(sort=[("$natural", 1)])["ts"]
+        return oldest > written
+
+    until(is_forgotten, 60)
+
+
+def changes(broker: BrokerProcess) -> list[Any]:
+    return [json.loads(bytes(event.msg)) for event in published(broker.address, "tweets")]
+
+
+def test_without_a_policy_it_says_so_and_ends(left: Callable[..., Publisher], broker: BrokerProcess) -> None:
+    publisher = left()
+    publisher.launch()
+    assert publisher.wait() == 2
+    assert publisher.said("history of tweets no longer reaches back to")
+    assert publisher.said("--on-history-lost resnapshot, from_time or now")
+    assert len(changes(broker)) == 1
+
+
+@pytest.mark.parametrize("flags", [("--on-history-lost", "resnapshot"), ("--snapshot", "when_needed")])
+def test_a_new_snapshot(left: Callable[..., Publisher], broker: BrokerProcess, flags: tuple[str, ...]) -> None:
+    left(*flags).start()
+    wait_for(broker.address, "tweets", 4)
+    first, gap, *copied = changes(broker)
+    assert first["op"] == "insert"
+    assert gap["op"] == "gap"
+    assert first["at"] // 1000 * 1000 <= gap["gap"]["from"] <= gap["gap"]["to"]
+    assert [(change["op"], change["document"]["_id"]) for change in copied] == [
+        ("snapshot", "before"),
+        ("snapshot", "lost"),
+    ]
+
+
+@pytest.mark.parametrize("policy", ["now", "from_time"])
+def test_going_on_with_a_gap(
+    left: Callable[..., Publisher], mongo: MongoClient[dict[str, Any]], broker: BrokerProcess, policy: str
+) -> None:
+    publisher = left("--on-history-lost", policy)
+    publisher.start()
+    wait_for(broker.address, "tweets", 2)
+    mongo[publisher.command[8]].tweets.insert_one({"_id": "after"})
+    events = wait_for(broker.address, "tweets", 3)
+    first, gap, after = changes(broker)
+    assert (first["op"], gap["op"], after["op"]) == ("insert", "gap", "insert")
+    assert first["at"] // 1000 * 1000 <= gap["gap"]["from"] <= gap["gap"]["to"] <= after["at"]
+    assert [event.sequence for event in events] == [1, 2, 3]

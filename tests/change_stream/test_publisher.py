@@ -1,0 +1,360 @@
+"""The publisher as a program: what it publishes, where it goes on, and what it says when it cannot."""
+
+import json
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import bson
+import pytest
+from bson.raw_bson import RawBSONDocument
+from pymongo import MongoClient
+from pymongo.database import Database
+
+from broker import StoredEvent, SyncClient
+from tests.change_stream.conftest import Start
+from tests.change_stream.programs import ROOT, Publisher, published, until, wait_for
+from tests.processes import BrokerProcess
+
+pytestmark = pytest.mark.stack
+Mongo = Database[dict[str, Any]]
+
+
+def msgs(events: list[StoredEvent]) -> list[Any]:
+    return [json.loads(bytes(event.msg)) for event in events]
+
+
+def test_two_collections_go_to_their_topics(
+    tmp_path: Path, mongo_url: str, broker: BrokerProcess, database: Mongo
+) -> None:
+    with Publisher(tmp_path / "publisher.log", mongo_url, broker.address, database.name) as publisher:
+        assert publisher.said(
+            f"change stream ready on {database.name} (tweets → tweets, users → users)"
+        ) or publisher.said(f"change stream ready on {database.name} (tweets \\u2192 tweets, users \\u2192 users)")
+        database.tweets.insert_one({"_id": "1", "user": {"id_str": "7", "followers_count": 1234}})
+        database.users.insert_one({"_id": "7", "followers_count": 1234})
+        (tweet,) = wait_for(broker.address, "tweets", 1)
+        (user,) = wait_for(broker.address, "users", 1)
+        assert publisher.terminate() == 0
+    assert (tweet.id, tweet.key, tweet.priority, tweet.sequence) == ("1", "7", 3, 1)
+    assert (user.id, user.key, user.priority, user.sequence) == ("7", "7", 3, 1)
+    assert tweet.producer == f"cdc.{database.name}.tweets"
+    assert msgs([tweet])[0]["document"] == {"_id": "1", "user": {"id_str": "7", "followers_count": 1234}}
+
+
+def test_what_happens_while_it_is_away_comes_when_it_is_back(
+    start: Start, broker: BrokerProcess, database: Mongo
+) -> None:
+    first = start()
+    assert first.terminate() == 0
+    database.tweets.insert_many([{"_id": n} for n in range(2500)])
+    start()
+    events = wait_for(broker.address, "tweets", 2500)
+    assert [event.id for event in events] == [str(n) for n in range(2500)]
+    assert [event.sequence for event in events] == list(range(1, 2501))
+
+
+def test_a_drop_is_told_once_and_the_stream_goes_on(start: Start, broker: BrokerProcess, database: Mongo) -> None:
+    first = start()
+    database.tweets.insert_one({"_id": 1})
+    database.tweets.drop()
+    database.tweets.insert_one({"_id": 2})
+    wait_for(broker.address, "tweets", 4)
+    assert first.terminate() == 0
+    start()
+    database.tweets.rename("old")
+    database.tweets.insert_one({"_id": 3})
+    database.client.drop_database(database.name)
+    database.tweets.insert_one({"_id": 4})
+    changes = msgs(wait_for(broker.address, "tweets", 10))
+    operations = [
+        "insert",
+        "drop",
+        "invalidate",
+        "insert",
+        "rename",
+        "invalidate",
+        "insert",
+        "drop",
+        "invalidate",
+        "insert",
+    ]
+    assert [change["op"] for change in changes] == operations
+    assert changes[4]["to"] == "old"
+
+
+def test_an_update_followed_by_a_delete(start: Start, broker: BrokerProcess, database: Mongo) -> None:
+    first = start()
+    assert first.terminate() == 0
+    database.tweets.insert_one({"_id": 1})
+    database.tweets.update_one({"_id": 1}, {"$set": {"n": 1}})
+    database.tweets.delete_one({"_id": 1})
+    start()
+    changes = msgs(wait_for(broker.address, "tweets", 3))
+    assert [(change["op"], change["document"]) for change in changes] == [
+        ("insert", {"_id": 1}),
+        ("update", None),
+        ("delete", None),
+    ]
+
+
+def test_images_before_and_after(start: Start, broker: BrokerProcess, database: Mongo) -> None:
+    database.create_collection("tweets", changeStreamPreAndPostImages={"enabled": True})
+    start("--full-document", "required", "--before", "required")
+    database.tweets.insert_one({"_id": 1, "n": 1})
+    database.tweets.update_one({"_id": 1}, {"$set": {"n": 2}})
+    database.tweets.update_one({"_id": 1}, {"$set": {"n": 3}})
+    database.tweets.delete_one({"_id": 1})
+    changes = msgs(wait_for(broker.address, "tweets", 4))
+    images = [(None, 1), (1, 2), (2, 3), (3, None)]
+    assert [(_n(change["before"]), _n(change["document"])) for change in changes] == images
+
+
+def _n(document: Any) -> Any:
+    return document and document["n"]
+
+
+def test_a_transaction_is_told(start: Start, broker: BrokerProcess, database: Mongo) -> None:
+    database.create_collection("tweets")
+    start("--batch-size", "7")
+    with database.client.start_session() as session, session.start_transaction():
+        database.tweets.insert_many([{"_id": n} for n in range(40)], session=session)
+    changes = msgs(wait_for(broker.address, "tweets", 40))
+    assert {change["transaction"]["txnNumber"] for change in changes} == {1}
+    assert len({json.dumps(change["transaction"]["lsid"]) for change in changes}) == 1
+
+
+@pytest.mark.parametrize("mode", ["canonical", "relaxed"])
+def test_extended_json(start: Start, broker: BrokerProcess, database: Mongo, mode: str) -> None:
+    start("--json", mode)
+    database.tweets.insert_one({"_id": 1, "n": bson.Int64(2)})
+    (change,) = msgs(wait_for(broker.address, "tweets", 1))
+    expected = {"_id": {"$numberInt": "1"}, "n": {"$numberLong": "2"}} if mode == "canonical" else {"_id": 1, "n": 2}
+    assert change["document"] == expected
+
+
+def test_fields_and_pipeline(tmp_path: Path, start: Start, broker: BrokerProcess, database: Mongo) -> None:
+    stages = tmp_path / "stages.json"
+    stages.write_text('[{"$match": {"operationType": "insert", "fullDocument.lang": "en"}}]')
+    start("--pipeline", f"tweets={stages}", "--exclude", "tweets=secret", "--rename", "tweets=text:body")
+    database.tweets.insert_many(
+        [{"_id": n, "lang": lang, "text": "x", "secret": 1} for n, lang in enumerate(["en", "ro", "en"])]
+    )
+    changes = msgs(wait_for(broker.address, "tweets", 2))
+    assert [change["document"] for change in changes] == [{"_id": n, "lang": "en", "body": "x"} for n in (0, 2)]
+
+
+def test_another_pipeline_goes_on_at_the_same_place(
+    tmp_path: Path, start: Start, broker: BrokerProcess, database: Mongo
+) -> None:
+    stages = tmp_path / "stages.json"
+    stages.write_text('[{"$match": {"fullDocument.n": {"$gte": 10}}}]')
+    database.create_collection("tweets")
+    first = start("--pipeline", f"tweets={stages}")
+    with database.client.start_session() as session, session.start_transaction():
+        database.tweets.insert_many([{"_id": n, "n": n} for n in range(20)], session=session)
+    wait_for(broker.address, "tweets", 10)
+    assert first.terminate() == 0
+    database.tweets.insert_many([{"_id": n, "n": n - 20} for n in range(20, 25)])
+    second = start()
+    assert second.said("what is watched has changed")
+    events = wait_for(broker.address, "tweets", 15)
+    assert [event.id for event in events] == [str(n) for n in range(10, 25)]
+
+
+def test_what_cannot_be_converted_is_kept_and_the_rest_goes_on(
+    start: Start, broker: BrokerProcess, database: Mongo
+) -> None:
+    good = bson.encode({"_id": 2, "text": "@@@@"})
+    start()
+    database.tweets.insert_one({"_id": 1})
+    database.tweets.insert_one(RawBSONDocument(good.replace(b"@@@@", b"\xed\xa0\x80\xff")))  # type: ignore[arg-type]
+    database.tweets.insert_one({"_id": 3})
+    events = wait_for(broker.address, "tweets", 2)
+    assert [(event.id, event.sequence) for event in events] == [("1", 1), ("3", 2)]
+    (kept,) = msgs(wait_for(broker.address, "rejected_changes", 1))
+    assert (kept["topic"], kept["producer"]) == ("tweets", f"cdc.{database.name}.tweets")
+    assert "InvalidBSON" in kept["reason"]
+    assert kept["behind"].startswith("v1/")
+
+
+def test_a_document_that_the_broker_would_not_take_goes_without_it(
+    start: Start, broker: BrokerProcess, database: Mongo
+) -> None:
+    start()
+    database.tweets.insert_one({"_id": 1, "text": "x" * 2_000_000})
+    database.tweets.insert_one({"_id": 2, "text": "\x01" * 300_000})
+    database.tweets.insert_one({"_id": 3})
+    changes = msgs(wait_for(broker.address, "tweets", 3))
+    assert [change["document"] for change in changes] == [None, None, {"_id": 3}]
+    assert changes[0]["omitted"] > 2_000_000
+    assert changes[1]["omitted"] > 1_800_000
+    assert "omitted" not in changes[2]
+
+
+def test_a_change_above_16_mb_does_not_stop_the_stream(start: Start, broker: BrokerProcess, database: Mongo) -> None:
+    start("--batch-size", "50")
+    database.tweets.insert_many([{"_id": n} for n in range(5)])
+    database.tweets.insert_one({"_id": "large", "text": "x" * 9_000_000, "more": "x" * 1_000_000})
+    database.tweets.update_one({"_id": "large"}, {"$set": {"text": "y" * 9_000_000}})
+    database.tweets.insert_many([{"_id": n} for n in range(5, 10)])
+    events = wait_for(broker.address, "tweets", 12)
+    assert [event.id for event in events] == [*"01234", "large", "large", *"56789"]
+    assert [event.sequence for event in events] == list(range(1, 13))
+    assert "omitted" in msgs(events)[6]
+
+
+def test_a_quiet_collections_position_moves_on(start: Start, broker: BrokerProcess, database: Mongo) -> None:
+    start("--heartbeat", "50ms")
+    producer = f"cdc.{database.name}.tweets"
+    with SyncClient(broker.address, name="test") as client:
+        before = client.last("tweets", producer)
+        assert before is not None
+        database.other.insert_one({})
+        until(lambda: client.last("tweets", producer) != before)
+        after = client.last("tweets", producer)
+    assert after is not None
+    assert after.sequence is None
+
+
+def test_start_at_reaches_back(start: Start, broker: BrokerProcess, database: Mongo) -> None:
+    database.tweets.insert_many([{"_id": n} for n in range(3)])
+    start("--start-at", "oldest")
+    assert [event.id for event in wait_for(broker.address, "tweets", 3)] == ["0", "1", "2"]
+
+
+def test_reset_forgets_the_position_and_keeps_the_sequence(
+    start: Start, broker: BrokerProcess, database: Mongo
+) -> None:
+    first = start()
+    database.tweets.insert_one({"_id": 1})
+    wait_for(broker.address, "tweets", 1)
+    assert first.terminate() == 0
+    database.tweets.insert_one({"_id": 2})
+    start("--reset")
+    database.tweets.insert_one({"_id": 3})
+    events = wait_for(broker.address, "tweets", 2)
+    assert [(event.id, event.sequence) for event in events] == [("1", 1), ("3", 2)]
+
+
+def status(mongo_url: str, broker: str, database: str, *flags: str) -> tuple[int, Any]:
+    done = subprocess.run(
+        [
+            sys.executable,
+            "-m",
+            "change_stream",
+            "status",
+            "--mongo-url",
+            mongo_url,
+            "--broker",
+            broker,
+            "--database",
+            database,
+            "--report",
+            "json",
+            *flags,
+        ],  # fmt: skip
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    return done.returncode, json.loads(done.stdout)
+
+
+def test_status_tells_where_the_topics_stand(
+    start: Start, broker: BrokerProcess, database: Mongo, mongo_url: str
+) -> None:
+    start()
+    database.tweets.insert_one({"_id": 1})
+    wait_for(broker.address, "tweets", 1)
+    code, standings = status(mongo_url, broker.address, database.name)
+    assert code == 0
+    tweets, users = standings
+    assert (tweets["state"], tweets["sequence"]) == ("streaming", 1)
+    assert 0 <= tweets["behind_s"] < 60
+    assert users["state"] == "not begun"
+
+
+def test_another_cluster_is_refused(start: Start, broker: BrokerProcess, database: Mongo, mongo_url: str) -> None:
+    publisher = start()
+    assert publisher.terminate() == 0
+    producer = f"cdc.{database.name}.tweets"
+    with SyncClient(broker.address, name="test") as client:
+        position = client.last("tweets", producer)
+        assert position is not None
+        version, _, rest = str(position.checkpoint).split("/", 2)
+        _checkpoint(broker, producer, f"{version}/0123456789abcdef01234567/{rest}")
+    publisher.launch()
+    assert publisher.wait() == 2
+    assert publisher.said("of another MongoDB cluster (0123456789abcdef01234567, this one is")
+    assert status(mongo_url, broker.address, database.name)[0] == 1
+
+
+def _checkpoint(broker: BrokerProcess, producer: str, text: str) -> None:
+    import socket
+
+    host, port = broker.address.split(":")
+    with socket.create_connection((host, int(port))) as connection, connection.makefile("rwb") as lines:
+        lines.readline()
+        lines.write(f"checkpoint tweets {producer} {text}\n".encode())
+        lines.flush()
+        assert lines.readline().startswith(b"+OK checkpoint")
+
+
+def test_metrics(start: Start, broker: BrokerProcess, database: Mongo) -> None:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    start("--metrics-port", str(port))
+    database.tweets.insert_one({"_id": 1})
+    database.tweets.delete_one({"_id": 1})
+    wait_for(broker.address, "tweets", 2)
+
+    def metrics() -> str:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics") as reply:
+            return str(reply.read().decode())
+
+    until(lambda: 'tweetwire_change_stream_confirmed_total{topic="tweets"} 2.0' in metrics())
+    text = metrics()
+    assert 'tweetwire_change_stream_events_total{operation="insert",topic="tweets"} 1.0' in text
+    assert 'tweetwire_change_stream_events_total{operation="delete",topic="tweets"} 1.0' in text
+    assert 'tweetwire_change_stream_connected{topic="tweets"} 1.0' in text
+
+
+@pytest.mark.parametrize("missing", ["mongo", "broker"])
+def test_a_missing_server_is_one_sentence(tmp_path: Path, mongo_url: str, broker: BrokerProcess, missing: str) -> None:
+    mongo = "mongodb://127.0.0.1:1/?replicaSet=rs0" if missing == "mongo" else mongo_url
+    address = "127.0.0.1:1" if missing == "broker" else broker.address
+    publisher = Publisher(tmp_path / "publisher.log", mongo, address, "db", "--connect-timeout", "500ms")
+    publisher.launch()
+    assert publisher.wait() == 2
+    log = publisher.log_path.read_text()
+    assert log.count("\n") == 1
+    assert "no MongoDB answers" in log if missing == "mongo" else "no broker answers" in log
+
+
+def test_a_million_foreign_writes_do_not_slow_the_next_start(
+    start: Start, broker: BrokerProcess, database: Mongo
+) -> None:
+    """The position moves past what is none of ours, so that a restart has nothing to read again."""
+    publisher = start("--heartbeat", "100ms")
+    with MongoClient[dict[str, Any]](database.client.address and publisher.command[4]) as mongo:
+        foreign = mongo[database.name].foreign
+        for _ in range(20):
+            foreign.insert_many([{"n": n} for n in range(1000)])
+        last = mongo.admin.command("ping")["operationTime"]
+
+    def is_past() -> bool:
+        with SyncClient(broker.address, name="test") as client:
+            position = client.last("tweets", f"cdc.{database.name}.tweets")
+        assert position is not None
+        seconds, increment = map(int, str(position.checkpoint).split("/")[3].split("."))
+        return (seconds, increment) >= (last.time, last.inc)
+
+    until(is_past)
+    assert published(broker.address, "tweets") == []

@@ -1,0 +1,134 @@
+"""A snapshot copies what is there, and joins the changes without loss or double, whatever happens meanwhile."""
+
+import json
+import random
+import threading
+import time
+from collections import Counter
+from typing import Any
+
+import bson
+import pytest
+from bson.decimal128 import Decimal128
+from bson.int64 import Int64
+from bson.max_key import MaxKey
+from bson.min_key import MinKey
+from bson.objectid import ObjectId
+from pymongo import InsertOne
+from pymongo.database import Database
+
+from change_stream.convert import document_id
+from tests.change_stream.conftest import Start
+from tests.change_stream.programs import applied, published, until, wait_for
+from tests.processes import BrokerProcess
+
+pytestmark = pytest.mark.stack
+
+
+def operations(broker: BrokerProcess) -> Counter[str]:
+    return Counter(json.loads(bytes(event.msg))["op"] for event in published(broker.address, "tweets"))
+
+
+def test_what_is_there_comes_first_and_changes_follow(
+    start: Start, broker: BrokerProcess, database: Database[dict[str, Any]]
+) -> None:
+    database.tweets.insert_many([{"_id": f"{n:04}"} for n in range(1050)])
+    start("--snapshot", "initial", "--chunk-size", "100")
+    until(lambda: operations(broker)["snapshot"] == 1050)
+    database.tweets.insert_one({"_id": "new"})
+    events = wait_for(broker.address, "tweets", 1051)
+    assert [event.id for event in events] == [*(f"{n:04}" for n in range(1050)), "new"]
+    assert [event.sequence for event in events] == list(range(1, 1052))
+    assert json.loads(bytes(events[-1].msg))["op"] == "insert"
+
+
+def test_ids_of_all_types_are_copied_each_once(
+    start: Start, broker: BrokerProcess, database: Database[dict[str, Any]]
+) -> None:
+    several: list[Any] = [1, 2.5, "a", "$b", "", ObjectId(), {"a": 1}, None, True, Int64(5), Decimal128("7.5"), b"x"]
+    several += [MinKey(), MaxKey(), bson.Timestamp(1, 2), float("nan"), bson.datetime_ms.DatetimeMS(-(10**15))]
+    database.tweets.insert_many([{"_id": one} for one in several])
+    start("--snapshot", "initial", "--chunk-size", "1", "--readers", "3")
+    events = wait_for(broker.address, "tweets", len(several))
+    assert sorted(event.id for event in events) == sorted(map(document_id, several))
+
+
+def test_an_idle_collection_is_not_copied_again(
+    start: Start, broker: BrokerProcess, database: Database[dict[str, Any]]
+) -> None:
+    database.tweets.insert_many([{"_id": n} for n in range(250)])
+    first = start("--snapshot", "initial", "--chunk-size", "100")
+    until(lambda: first.said("copied what was there"))
+    assert first.terminate() == 0
+    start("--snapshot", "initial", "--chunk-size", "100")
+    database.tweets.insert_one({"_id": "new"})
+    wait_for(broker.address, "tweets", 251)
+    assert operations(broker) == {"snapshot": 250, "insert": 1}
+
+
+def test_always_copies_at_each_start_and_loses_no_change_between(
+    start: Start, broker: BrokerProcess, database: Database[dict[str, Any]]
+) -> None:
+    database.tweets.insert_many([{"_id": n} for n in range(250)])
+    first = start("--snapshot", "always", "--chunk-size", "100")
+    until(lambda: first.said("copied what was there"))
+    assert first.terminate() == 0
+    database.tweets.delete_one({"_id": 0})
+    start("--snapshot", "always", "--chunk-size", "100")
+    wait_for(broker.address, "tweets", 500)
+    assert operations(broker) == {"snapshot": 499, "delete": 1}
+
+
+def test_a_collection_with_a_collation_is_copied_in_its_order(
+    start: Start, broker: BrokerProcess, database: Database[dict[str, Any]]
+) -> None:
+    database.create_collection("tweets", collation={"locale": "en", "strength": 2})
+    ids = [f"{letter}{n}" for n in range(60) for letter in "aBcD"]
+    database.tweets.insert_many([{"_id": one} for one in ids])
+    start("--snapshot", "initial", "--chunk-size", "7")
+    events = wait_for(broker.address, "tweets", len(ids))
+    assert sorted(event.id for event in events) == sorted(ids)
+
+
+@pytest.mark.timeout(180)
+def test_killed_at_any_moment_under_load_every_document_is_there_once(
+    start: Start, broker: BrokerProcess, database: Database[dict[str, Any]]
+) -> None:
+    """Documents whose id begins with s stay as they are; each must come exactly once, as a snapshot or as an insert."""
+    total = 6000
+    database.tweets.bulk_write([InsertOne({"_id": f"{n:05}s", "n": 0}) for n in range(0, total, 2)])
+    is_done = threading.Event()
+
+    def write() -> None:
+        chance = random.Random(5)
+        for n in range(1, total, 2):
+            database.tweets.insert_one({"_id": f"{n:05}s", "n": 0})
+            other = f"{chance.randrange(total):05}x"
+            database.tweets.replace_one({"_id": other}, {"n": chance.random()}, upsert=True)
+            if chance.random() < 0.3:
+                database.tweets.delete_one({"_id": f"{chance.randrange(total):05}x"})
+        is_done.set()
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    chance = random.Random(7)
+    publisher = start("--snapshot", "initial", "--chunk-size", "20")
+    for _ in range(6):
+        time.sleep(chance.uniform(0.05, 0.3))
+        publisher.kill()
+        publisher.start()
+    writer.join()
+    assert is_done.is_set()
+    expected = {document["_id"]: document for document in database.tweets.find()}
+
+    def is_complete() -> bool:
+        return publisher.said("copied what was there") and applied(published(broker.address, "tweets")) == expected
+
+    until(is_complete, 60)
+    events = published(broker.address, "tweets")
+    assert [event.sequence for event in events] == list(range(1, len(events) + 1))
+    came = Counter(event.id for event in events if event.id.endswith("s"))
+    assert len(came) == total
+    assert set(came.values()) == {1}
+    assert operations(broker)["snapshot"] > total / 2
+    assert publisher.log_path.read_text().count("copying what is there") > 3
