@@ -58,6 +58,7 @@ class Line:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._end_inbox)
             await self.pool.run()
+            tasks.cancel_scope.cancel()
 
     async def _end_inbox(self) -> None:
         await self.reader.done.wait()

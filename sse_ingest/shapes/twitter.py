@@ -17,6 +17,9 @@ __all__ = ["unwrap"]
 NESTED_MAX = 16
 """Twitter nests two levels (a retweet of a quote); what goes deeper than this is an attack on the stack."""
 
+_EVENTS = ("message", '"message"')
+"""The rtp-server puts its event's name in quotes; as it frames them, the name is dropped with its empty block."""
+
 _NOTICES = (
     "delete",
     "scrub_geo",
@@ -39,6 +42,8 @@ _PROFILE_COUNTS = ("friends_count", "listed_count", "statuses_count", "favourite
 
 def unwrap(event: str, data: str, origin: str) -> list[Found]:
     """Return what the event holds, the outer tweet first. Raises `Panic` for the kill message."""
+    if event not in _EVENTS:
+        return [Notice(event)]
     if _PANIC.fullmatch(data):
         raise Panic(data)
     try:

@@ -48,6 +48,7 @@ def both(server: Program) -> list[str]:
 
 def balance(program: Program) -> dict[str, dict[str, Any]]:
     """The account of each source at the end, which has to add up."""
+    assert not program.logged("the time to stop is over")
     accounts = {entry["source"]: entry for entry in program.logged("account")}
     for account in accounts.values():
         assert account["in_flight"] == 0, account

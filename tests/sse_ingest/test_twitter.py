@@ -60,6 +60,11 @@ def test_notices_are_no_tweets(name: str) -> None:
     assert found(envelope({name: {"id": 1}})) == [Notice(name)]
 
 
+def test_events_of_another_type_are_notices_of_that_name() -> None:
+    assert unwrap("ping", "whatever", "") == [Notice("ping")]
+    assert isinstance(unwrap('"message"', envelope(status(1)), "")[0], Tweet)
+
+
 def test_nested_tweets_are_tweets_of_their_own_the_outer_one_first() -> None:
     quoted = status(3, author=30)
     retweeted = status(2, author=20, quoted_status=quoted, quoted_status_id_str="3")

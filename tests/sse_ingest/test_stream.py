@@ -1,0 +1,268 @@
+"""Whatever a server does to its stream, the events that it sent whole arrive once, and the reader comes back."""
+
+import shutil
+import ssl
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from sse_ingest.backoff import pause_s, retry_after_s
+from sse_ingest.sources import SourceRefused, SourceState, StreamLimits
+from sse_ingest.sources.stream import EventStream
+from tests.sse_ingest.scripted import OK, Peer, ScriptedServer, chunk, response
+
+pytestmark = pytest.mark.timeout(30)
+QUICK = StreamLimits(connect_s=2.0, silence_s=5.0, pause_s=0.01, pause_max_s=0.02, event_bytes_max=2000)
+FIRST = b"id: 1\ndata: first\n\n"
+SECOND = b"id: 2\ndata: second\n\n"
+
+
+def stream_of(server: ScriptedServer, limits: StreamLimits = QUICK, **named: str) -> EventStream:
+    return EventStream(server.url(), SourceState("test"), limits, **named)
+
+
+def events_of(*steps: Callable[[Peer], None], limits: StreamLimits = QUICK) -> tuple[list[str], list[dict[str, str]]]:
+    """What arrives until the server has no more, and the headers of each request."""
+    with ScriptedServer(*steps) as server:
+        data = [arrival.event.data for arrival in stream_of(server, limits)]
+        return data, [peer.headers for peer in server.peers]
+
+
+def whole(*events: bytes) -> Callable[[Peer], None]:
+    return lambda peer: peer.send(OK, *(chunk(event) for event in events), b"0\r\n\r\n")
+
+
+def test_a_server_that_has_no_more_is_not_asked_again() -> None:
+    data, requests = events_of(whole(FIRST, SECOND))
+    assert data == ["first", "second"]
+    assert len(requests) == 2
+    assert requests[0]["accept"] == "text/event-stream"
+    assert "last-event-id" not in requests[0]
+    assert requests[1]["last-event-id"] == "2"
+
+
+def reset(peer: Peer) -> None:
+    peer.send(OK, chunk(FIRST))
+    time.sleep(0.05)  # an RST overtakes what the client has not read
+    peer.reset()
+
+
+def truncated(peer: Peer) -> None:
+    peer.send(OK, chunk(FIRST), b"40\r\nid: 2\ndata: sec")
+
+
+def bad_chunk(peer: Peer) -> None:
+    peer.send(OK, chunk(FIRST), b"no size\r\n")
+
+
+def incomplete(peer: Peer) -> None:
+    peer.send(OK, chunk(FIRST), chunk(b"id: 2\ndata: half"), b"0\r\n\r\n")
+
+
+def without_length(peer: Peer) -> None:
+    peer.send(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n", FIRST)
+
+
+@pytest.mark.parametrize("ending", [whole(FIRST), reset, truncated, bad_chunk, incomplete, without_length])
+def test_a_connection_lost_behind_an_event_goes_on_behind_it(ending: Callable[[Peer], None]) -> None:
+    data, requests = events_of(ending, whole(SECOND))
+    assert data == ["first", "second"]
+    assert [request.get("last-event-id") for request in requests] == [None, "1", "2"]
+
+
+@pytest.mark.parametrize(
+    "status", ["500 Oops", "502 Bad Gateway", "503 Busy", "504 Late", "429 Too Many", "408 Timeout"]
+)
+def test_a_server_in_trouble_is_asked_again(status: str) -> None:
+    data, requests = events_of(lambda peer: peer.send(response(status)), whole(FIRST))
+    assert data == ["first"]
+    assert len(requests) == 3
+
+
+def test_a_server_that_is_not_there_yet_is_waited_for() -> None:
+    with ScriptedServer(whole(FIRST)) as server:
+        port = server.port
+    stream = EventStream(f"http://127.0.0.1:{port}/", state := SourceState("test"), QUICK)
+    reader = threading.Thread(target=lambda: list(stream))
+    reader.start()
+    deadline = time.monotonic() + 5
+    while state.state != "waiting" and time.monotonic() < deadline:
+        time.sleep(0.005)
+    assert "refused" in state.reason.lower()
+    stream.close()
+    reader.join(5)
+    assert not reader.is_alive()
+
+
+def test_a_silent_link_is_lost_and_a_talking_one_is_not() -> None:
+    def talking(peer: Peer) -> None:
+        peer.send(OK, chunk(FIRST))
+        for _ in range(4):
+            time.sleep(0.2)
+            peer.send(chunk(b":thump\n"))
+        peer.send(chunk(SECOND))
+        peer.hang()
+
+    limits = StreamLimits(silence_s=0.5, pause_s=0.01, pause_max_s=0.02)
+    with ScriptedServer(talking) as server:
+        began = time.monotonic()
+        stream = stream_of(server, limits)
+        arrivals = iter(stream)
+        assert [next(arrivals).event.data for _ in range(2)] == ["first", "second"]
+        assert time.monotonic() - began > 0.7
+        # The scripted server serves one at a time: let it go once the silence has been noticed.
+        threading.Timer(1.0, server._released.set).start()
+        assert list(arrivals) == []
+        assert [peer.headers.get("last-event-id") for peer in server.peers] == [None, "2"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        (response("404 Not Found"), "HTTP 404"),
+        (response("401 Unauthorized"), "HTTP 401"),
+        (response("200 OK", "Content-Type: text/html", body=b"data: no\n\n"), "no event stream"),
+        (response("200 OK", body=b"data: no\n\n"), "'missing'"),
+        (response("302 Found", "Location: /stream"), "leads nowhere"),
+    ],
+)
+def test_what_is_no_event_stream_is_for_a_person_to_look_at(answer: bytes, reason: str) -> None:
+    steps = [lambda peer: peer.send(answer)] * 30
+    with pytest.raises(SourceRefused, match=reason):
+        events_of(*steps)
+
+
+def test_a_redirect_is_followed_and_the_content_type_may_have_parameters() -> None:
+    def elsewhere(peer: Peer) -> None:
+        assert peer.path == "/elsewhere"
+        peer.send(
+            OK.replace(b"event-stream", b"event-stream; charset=latin-1"), chunk("data: ö\n\n".encode()), b"0\r\n\r\n"
+        )
+
+    data, _ = events_of(lambda peer: peer.send(response("307 Moved", "Location: /elsewhere")), elsewhere)
+    assert data == ["ö"]
+
+
+def test_a_character_split_over_chunks_is_whole() -> None:
+    body = "data: a😀b\n\n".encode()
+    data, _ = events_of(lambda peer: peer.send(OK, *(chunk(bytes([byte])) for byte in body), b"0\r\n\r\n"))
+    assert data == ["a😀b"]
+
+
+def test_comments_are_no_events_and_an_id_without_data_counts() -> None:
+    data, requests = events_of(whole(b":)\n\n:thump\n\n", b"id: 9\n\n", FIRST.replace(b"id: 1\n", b"")))
+    assert data == ["first"]
+    assert requests[1]["last-event-id"] == "9"
+
+
+def test_an_event_above_the_limit_is_reported_cut_and_not_asked_for_again() -> None:
+    large = b"id: 5\ndata: " + b"x" * 100_000 + b"\n\n"
+    with ScriptedServer(lambda peer: peer.send(OK, chunk(FIRST), chunk(large)), whole(SECOND)) as server:
+        events = [arrival.event for arrival in stream_of(server)]
+        ids = [peer.headers.get("last-event-id") for peer in server.peers]
+    assert [event.fault is None for event in events] == [True, False, True]
+    assert "larger than 2000 bytes" in str(events[1].fault)
+    assert len(events[1].data) <= 4096
+    assert ids == [None, "5", "2"]
+
+
+def test_ids_of_any_characters_come_back_as_they_were() -> None:
+    wanted = '[{"topic":"x","timestamp":1}] ö😀'
+    with ScriptedServer(whole(f"id: {wanted}\ndata: a\n\n".encode())) as server:
+        assert len(list(stream_of(server))) == 1
+        assert server.peers[1].headers["last-event-id"] == wanted
+
+
+def test_a_stream_is_opened_behind_an_id_and_with_a_token() -> None:
+    with ScriptedServer() as server:
+        assert list(stream_of(server, last_id="7", token="s3cret")) == []
+        assert server.peers[0].headers["last-event-id"] == "7"
+        assert server.peers[0].headers["authorization"] == "bearer s3cret"
+
+
+def test_closing_ends_a_read_that_waits() -> None:
+    with ScriptedServer(lambda peer: (peer.send(OK, chunk(FIRST)), peer.hang())[1]) as server:
+        stream = stream_of(server, StreamLimits(silence_s=60))
+        arrivals = iter(stream)
+        assert next(arrivals).event.data == "first"
+        threading.Timer(0.1, stream.close).start()
+        began = time.monotonic()
+        assert list(arrivals) == []
+        assert time.monotonic() - began < 5
+
+
+class Pauses:
+    """Stands for the waiting between connections: notes how long, and waits not at all."""
+
+    def __init__(self, stream: EventStream) -> None:
+        self.seconds: list[float] = []
+        self._stopped = stream._stopped
+        stream._stopped = self  # type: ignore[assignment]
+
+    def wait(self, seconds: float) -> bool:
+        self.seconds.append(seconds)
+        return False
+
+    def is_set(self) -> bool:
+        return self._stopped.is_set()
+
+
+def pauses_of(*steps: Callable[[Peer], None]) -> list[float]:
+    with ScriptedServer(*steps) as server:
+        stream = stream_of(server, StreamLimits(pause_s=1.0, pause_max_s=30.0))
+        pauses = Pauses(stream)
+        assert list(stream) is not None
+        return pauses.seconds
+
+
+def test_pauses_grow_with_jitter_and_begin_anew_behind_an_event() -> None:
+    bad = [lambda peer: peer.send(response("502 Bad Gateway"))] * 4
+    pauses = pauses_of(*bad, whole(FIRST), *bad[:2])
+    for pause, most in zip(pauses, [1, 2, 4, 8, 1, 2, 4], strict=True):
+        assert most / 2 <= pause <= most
+
+
+def test_retry_after_and_retry_are_honoured() -> None:
+    (first, second) = pauses_of(
+        lambda peer: peer.send(response("429 Too Many Requests", "Retry-After: 90")),
+        whole(b"retry: 20000\n\n"),
+    )
+    assert first == 90
+    assert 10 <= second <= 20
+
+
+def test_retry_after_is_seconds_or_a_date() -> None:
+    assert retry_after_s("120", 0) == 120
+    assert retry_after_s("Thu, 01 Jan 1970 00:02:00 GMT", 60) == 60
+    assert retry_after_s("Thu, 01 Jan 1970 00:02:00 GMT", 500) == 0
+    assert [retry_after_s(header, 0) for header in (None, "", "soon", "-5")] == [None, None, None, None]
+
+
+@given(st.integers(1, 10_000), st.floats(0, 1))
+def test_a_pause_is_within_its_half_and_its_bound(failures: int, drawn: float) -> None:
+    whole_s = min(0.5 * 2 ** min(failures - 1, 50), 30)
+    assert whole_s / 2 <= pause_s(failures, 0.5, 30, lambda: drawn) <= whole_s
+
+
+def test_tls_that_ends_without_a_goodbye_is_a_lost_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not here to make a certificate")
+    certificate = tmp_path / "certificate.pem"
+    subject = ("-subj", "/CN=localhost", "-addext", "subjectAltName=IP:127.0.0.1")
+    make = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", *subject)
+    subprocess.run([*make, "-keyout", certificate, "-out", tmp_path / "public.pem"], check=True, capture_output=True)
+    with certificate.open("ab") as file:
+        file.write((tmp_path / "public.pem").read_bytes())
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "public.pem"))
+    with ScriptedServer(lambda peer: peer.send(OK, chunk(FIRST)), whole(SECOND), tls=context) as server:
+        stream = EventStream(server.url(scheme="https"), SourceState("test"), QUICK)
+        assert [arrival.event.data for arrival in stream] == ["first", "second"]
+        assert server.peers[1].headers["last-event-id"] == "1"
