@@ -16,12 +16,16 @@ __all__ = ["Row", "check", "is_right"]
 
 
 class Row(Struct, frozen=True, kw_only=True):
-    """One line of the table: what was looked at, the figure it should have, the one it has, and what is wrong."""
+    """One line of the table: what was looked at, the figure it should have, the one it has, and what is wrong.
+
+    `to_come` counts what may still arrive by itself, so that waiting makes sense.
+    """
 
     what: str
     wanted: int
     found: int
     faults: str = ""
+    to_come: int = 0
 
     @property
     def is_right(self) -> bool:
@@ -45,12 +49,14 @@ def is_right(rows: Iterable[Row]) -> bool:
 
 
 def _stored_row(topic: str, stored: frozenset[str], brought: Counter[str]) -> Row:
+    missing = sum(1 for document in stored if not brought[document])
     return Row(
         what=f"{topic} in MongoDB that are in the topic once",
         wanted=len(stored),
         found=sum(1 for document in stored if brought[document] == 1),
+        to_come=missing,
         faults=_faults(
-            missing=sum(1 for document in stored if not brought[document]),
+            missing=missing,
             doubled=sum(1 for times in brought.values() if times > 1),
             unknown_to_mongodb=sum(1 for document in brought if document not in stored),
         ),
@@ -58,10 +64,12 @@ def _stored_row(topic: str, stored: frozenset[str], brought: Counter[str]) -> Ro
 
 
 def _account_row(topic: str, account: Account) -> Row:
+    found = account.acked if account.is_whole else account.owed - account.unsettled
     return Row(
         what=f"events of {topic} acked by the subscriber once",
         wanted=account.owed,
-        found=account.acked if account.is_whole else account.owed - account.unsettled,
+        found=found,
+        to_come=max(account.owed - found, account.unsettled),
         faults=_faults(lost=account.lost, doubled=account.doubled, unsettled=account.unsettled),
     )
 
@@ -76,6 +84,7 @@ def _windows_row(topic: str, windows: Sequence[Window], counted: Counter[int]) -
         what=f"final windows of {topic}, each once",
         wanted=wanted,
         found=sum(1 for start in counted if times[start] == 1),
+        to_come=0 if is_late else len(missing),
         faults=_faults(
             missing=0 if is_late else len(missing),
             doubled=sum(1 for count in times.values() if count > 1),
@@ -86,10 +95,12 @@ def _windows_row(topic: str, windows: Sequence[Window], counted: Counter[int]) -
 
 def _sum_row(topic: str, windows: Sequence[Window], counted: Counter[int]) -> Row:
     late = sum(window.late for window in windows)
+    found = sum(window.tweets for window in windows) + late
     return Row(
         what=f"tweets in the windows of {topic}" + (f", {late} of them late" if late else ""),
         wanted=counted.total(),
-        found=sum(window.tweets for window in windows) + late,
+        found=found,
+        to_come=max(counted.total() - found, 0),
         faults=_faults(windows_with_too_many=sum(1 for window in windows if window.tweets > counted[window.start])),
     )
 

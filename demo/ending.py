@@ -3,7 +3,7 @@
 1. The ingester and its simulator: nothing new comes in, and what came is written to MongoDB. From here on what MongoDB
    holds is what every other part must have.
 2. Nobody, for as long as it takes (at most `settle_within`): the change stream publishes, the subscriber acks, Spark
-   closes its windows, until the check is right.
+   closes its windows, until nothing is missing any more.
 3. The subscriber, which reports; Spark; the change stream: they need the broker, and nothing they do is wanted any more.
    Only what happens up to here can be judged, so the check is made now, while broker and MongoDB can still be asked.
 4. The broker and MongoDB, which the supervisor ends as the last.
@@ -13,7 +13,7 @@ import time
 
 import anyio
 
-from demo.check import Row, check, is_right
+from demo.check import Row, check
 from demo.observer import Observer
 from demo.supervisor import Supervisor
 from demo.view import View
@@ -41,9 +41,8 @@ async def end_in_order(
 async def _settle(observer: Observer, view: View, within_s: float) -> None:
     deadline = time.monotonic() + within_s
     while time.monotonic() < deadline:
-        open_rows = [row for row in check(observer.evidence()) if not row.is_right]
-        if is_right(open_rows):
+        row = next((row for row in check(observer.evidence()) if row.to_come), None)
+        if row is None:
             return
-        row = open_rows[0]
         view.say(f"ending: waiting for {row.what}: {row.found:,} of {row.wanted:,}")
         await anyio.sleep(_PAUSE_S)

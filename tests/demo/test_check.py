@@ -109,6 +109,15 @@ def test_a_restart_counts_as_right_only_with_a_cause_outside(evidence: Evidence)
     assert wrong(evidence) == [("restarts that have a cause outside the program", "spark ended with status 1: boom")]
 
 
+def test_waiting_makes_sense_for_what_is_missing_and_not_for_what_came_twice(evidence: Evidence) -> None:
+    assert [row.to_come for row in check(evidence)] == [0] * 8
+    evidence.brought["tweets"] = Counter(["1", "2", "2"])
+    evidence.accounts["tweets"] = replace(ACCOUNT, acked=1, doubled=1)
+    del evidence.windows["users_stats"][1]
+    evidence.deaths["broker"].append(Death(0.0, 1, "ended with status 1", is_explained=False))
+    assert [row.to_come for row in check(evidence)] == [1, 0, 2, 0, 1, 0, 1, 0]
+
+
 def test_only_inserts_and_snapshots_bring_a_document() -> None:
     assert [op for op in ("insert", "snapshot", "update", "delete", "gap") if Change(op, "1", 0).is_new] == [
         "insert",
