@@ -4,6 +4,8 @@ from pathlib import Path
 
 import anyio
 import httpx
+import stamina
+import stamina.instrumentation
 from anyio.abc import Listener, SocketAttribute, SocketStream
 
 from broker.errors import StartError
@@ -28,6 +30,8 @@ log = logger()
 
 async def serve(settings: Settings, stop: anyio.Event) -> int:
     """Ingest until `stop` or, with --until-end, the end of all sources. Returns the exit status."""
+    # The store logs an outage once; stamina by itself would log every try.
+    stamina.instrumentation.set_on_retry_hooks([])
     sources = _sources(settings)
     emotion_values = await _emotion_values(settings)
     listener = await _listen(settings)

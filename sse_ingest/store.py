@@ -28,7 +28,14 @@ from bson.raw_bson import RawBSONDocument
 from pymongo import AsyncMongoClient, UpdateOne
 from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.asynchronous.database import AsyncDatabase
-from pymongo.errors import BulkWriteError, ConfigurationError, DocumentTooLarge, InvalidURI, PyMongoError
+from pymongo.errors import (
+    BulkWriteError,
+    ConfigurationError,
+    ConnectionFailure,
+    DocumentTooLarge,
+    InvalidURI,
+    PyMongoError,
+)
 from pymongo.operations import ReplaceOne
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
@@ -254,7 +261,9 @@ class Store:
         if not isinstance(error, PyMongoError) or (isinstance(error, _REFUSED) and not _is_race(error)):
             return False
         self.retries += 1
-        if self.outage is None and not error.has_error_label("TransientTransactionError"):
+        # Two writers that meet are no outage; a lost connection is one, though in a transaction it has the same label.
+        is_conflict = error.has_error_label("TransientTransactionError") and not isinstance(error, ConnectionFailure)
+        if self.outage is None and not is_conflict:
             self._lost_at = perf_counter()
             self.outage = _first_line(error)
             log.warning("MongoDB does not take the batch, trying on", reason=self.outage)
