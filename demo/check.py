@@ -5,7 +5,7 @@ table at the end, and to decide the exit status.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from msgspec import Struct
 
@@ -35,7 +35,8 @@ class Row(Struct, frozen=True, kw_only=True):
 def check(evidence: Evidence) -> list[Row]:
     """Judge every part of the evidence. Each row stands for itself; all have to be right."""
     return [
-        *(_stored_row(topic, ids, evidence.brought[topic]) for topic, ids in evidence.stored.items()),
+        *(_stored_row(topic, stored, evidence.brought[topic]) for topic, stored in evidence.stored.items()),
+        _state_row(evidence.stored["users"], evidence.seen),
         *(_account_row(topic, account) for topic, account in evidence.accounts.items()),
         *(_windows_row(topic, windows, evidence.counted) for topic, windows in evidence.windows.items()),
         *(_sum_row(topic, windows, evidence.counted) for topic, windows in evidence.windows.items()),
@@ -48,7 +49,7 @@ def is_right(rows: Iterable[Row]) -> bool:
     return all(row.is_right for row in rows)
 
 
-def _stored_row(topic: str, stored: frozenset[str], brought: Counter[str]) -> Row:
+def _stored_row(topic: str, stored: Collection[str], brought: Counter[str]) -> Row:
     missing = sum(1 for document in stored if not brought[document])
     return Row(
         what=f"{topic} in MongoDB that are in the topic once",
@@ -60,6 +61,16 @@ def _stored_row(topic: str, stored: frozenset[str], brought: Counter[str]) -> Ro
             doubled=sum(1 for times in brought.values() if times > 1),
             unknown_to_mongodb=sum(1 for document in brought if document not in stored),
         ),
+    )
+
+
+def _state_row(stored: dict[str, int | None], seen: dict[str, int | None]) -> Row:
+    found = sum(1 for user, tweets in stored.items() if seen.get(user) == tweets)
+    return Row(
+        what="users whose last event is their state in MongoDB",
+        wanted=len(stored),
+        found=found,
+        to_come=len(stored) - found,
     )
 
 

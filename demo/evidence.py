@@ -52,12 +52,15 @@ class Account(Struct, frozen=True, kw_only=True):
 class Evidence(Struct, kw_only=True):
     """Everything the check looks at; mappings go by topic.
 
-    `stored` are the ids of the documents in MongoDB, `brought` how often each id came into the topic as new, `counted`
-    the tweets by start of the window that they fall in, `windows` the final windows of each statistic.
+    `stored` are the documents in MongoDB by id: for a user the number of tweets seen, which every change of a user
+    raises, for a tweet nothing. `brought` tells how often each id came into the topic as new, `seen` each user's number
+    by the last event. `counted` are the tweets by start of the window that they fall in, `windows` the final windows of
+    each statistic.
     """
 
-    stored: dict[str, frozenset[str]] = field(default_factory=dict)
+    stored: dict[str, dict[str, int | None]] = field(default_factory=dict)
     brought: dict[str, Counter[str]] = field(default_factory=dict)
+    seen: dict[str, int | None] = field(default_factory=dict)
     counted: Counter[int] = field(default_factory=Counter)
     windows: dict[str, list[Window]] = field(default_factory=dict)
     accounts: dict[str, Account] = field(default_factory=dict)

@@ -64,7 +64,7 @@ class Observer:
         self.tally = Tally(round(settings.window * 1000))
         self.subscriber = SubscriberLog(supervisor["subscriber"].log_path)
         self.rates: dict[str, Rate] = {}
-        self._stored: dict[str, frozenset[str]] = {}
+        self._stored: dict[str, dict[str, int | None]] = {topic: {} for topic in CHANGES}
         self._stats = opening
         self._opening = {topic: self._standing(topic) for topic in CHANGES}
         self._statistics_before = self._next("tweets_stats")
@@ -89,12 +89,12 @@ class Observer:
         await self._has_looked.wait()
 
     async def look_into_mongodb(self, url: str) -> None:
-        """Read the ids of all documents that should be in a topic. Raises StartError where MongoDB does not answer."""
+        """Read what of all documents should be in a topic. Raises StartError where MongoDB does not answer."""
         try:
             async with AsyncMongoClient[dict[str, Any]](url) as mongo:
                 for topic in CHANGES:
-                    ids = mongo[self._settings.database][topic].find({}, {"_id": 1}).batch_size(10_000)
-                    self._stored[topic] = frozenset([str(document["_id"]) async for document in ids])
+                    found = mongo[self._settings.database][topic].find({}, {"tweets_seen": 1}).batch_size(10_000)
+                    self._stored[topic] = {str(of["_id"]): of.get("tweets_seen") async for of in found}
         except PyMongoError as error:
             raise StartError(f"MongoDB does not answer, so the closing check cannot be made ({error})") from error
 
@@ -112,6 +112,7 @@ class Observer:
         return Evidence(
             stored=self._stored,
             brought=self.tally.brought,
+            seen=self.tally.seen,
             counted=self.tally.counted,
             windows=self.tally.windows if self._settings.spark else {},
             accounts={topic: self._account(topic) for topic in CHANGES},

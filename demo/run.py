@@ -61,7 +61,7 @@ class Demo:
                 tasks.start_soon(observer.run, view.show)
                 await self._wait_for_the_end(supervisor, observer, view)
                 rows = await end_in_order(
-                    supervisor, observer, view, mongo_url=self.at.mongo_url, settle_within_s=self.settings.settle_within
+                    supervisor, observer, view, mongo_url=self.at.mongo_url, patience_s=self.settings.patience
                 )
                 tasks.cancel_scope.cancel()
             return rows

@@ -35,8 +35,10 @@ class DemoSettings(ProgramSettings):
     )
     spark: bool = Field(True, description="compute statistics with Spark, which needs Java 17 or 21")
     window: Seconds = Field("10s", validate_default=True, description="length of the statistics' windows (duration)")
-    settle_within: Seconds = Field(
-        "90s", validate_default=True, description="time that the stack may take to catch up at the end (duration)"
+    patience: Seconds = Field(
+        "120s",
+        validate_default=True,
+        description="time without progress after which the end is not waited for (duration)",
     )
     report: Literal["text", "json"] = Field("text", description="how the closing check is printed")
     database: str = Field("rtp_sse_db", description="database in MongoDB")

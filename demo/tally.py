@@ -17,11 +17,18 @@ STATISTICS = ("tweets_stats", "users_stats")
 _PAGE_EVENTS = 5000
 
 
+class UserDocument(Struct):
+    """The part of a user that counts here; a tweet has nothing of it."""
+
+    tweets_seen: int | None = None
+
+
 class ChangeMessage(Struct):
     """The part of a change stream's event that counts here."""
 
     op: str
     at: int | None = None
+    document: UserDocument | None = None
 
 
 class Bounds(Struct):
@@ -53,6 +60,7 @@ class Tally:
 
     def __init__(self, window_ms: int) -> None:
         self.brought: dict[str, Counter[str]] = {topic: Counter() for topic in CHANGES}
+        self.seen: dict[str, int | None] = {}
         self.counted: Counter[int] = Counter()
         self.windows: dict[str, list[Window]] = {topic: [] for topic in STATISTICS}
         self.latest: list[StatisticsMessage] = []
@@ -93,6 +101,8 @@ class Tally:
         message = event.decode(ChangeMessage)
         change = Change(message.op, event.id, message.at or event.timestamp)
         self.lag.record(event.timestamp - change.at)
+        if topic == "users":
+            self.seen[change.id] = message.document.tweets_seen if message.document else None
         if not change.is_new:
             return
         self.brought[topic][change.id] += 1

@@ -16,7 +16,8 @@ ACCOUNT = Account(owed=3, acked=3, lost=0, doubled=0, unsettled=0, is_whole=True
 def evidence() -> Evidence:
     windows = [Window(0, 2), Window(10_000, 1)]
     return Evidence(
-        stored={"tweets": frozenset({"1", "2", "3"}), "users": frozenset({"u"})},
+        stored={"tweets": {"1": None, "2": None, "3": None}, "users": {"u": 3}},
+        seen={"u": 3},
         brought={"tweets": Counter(["1", "2", "3"]), "users": Counter(["u"])},
         counted=Counter({0: 2, 10_000: 1}),
         windows={"tweets_stats": windows, "users_stats": list(windows)},
@@ -32,7 +33,7 @@ def wrong(evidence: Evidence) -> list[tuple[str, str]]:
 def test_a_whole_run_is_right(evidence: Evidence) -> None:
     assert is_right(check(evidence))
     assert [(row.wanted, row.found) for row in check(evidence)] == [
-        (3, 3), (1, 1), (3, 3), (2, 2), (2, 2), (3, 3), (3, 3), (0, 0),
+        (3, 3), (1, 1), (1, 1), (3, 3), (2, 2), (2, 2), (3, 3), (3, 3), (0, 0),
     ]  # fmt: skip
 
 
@@ -48,6 +49,11 @@ def test_a_whole_run_is_right(evidence: Evidence) -> None:
 def test_a_tweet_missing_doubled_or_unknown_is_found(evidence: Evidence, brought: list[str], faults: str) -> None:
     evidence.brought["tweets"] = Counter(brought)
     assert wrong(evidence) == [("tweets in MongoDB that are in the topic once", faults)]
+
+
+def test_a_user_whose_last_change_did_not_come_is_found(evidence: Evidence) -> None:
+    evidence.seen["u"] = 2
+    assert wrong(evidence) == [("users whose last event is their state in MongoDB", "")]
 
 
 @pytest.mark.parametrize(
@@ -110,12 +116,12 @@ def test_a_restart_counts_as_right_only_with_a_cause_outside(evidence: Evidence)
 
 
 def test_waiting_makes_sense_for_what_is_missing_and_not_for_what_came_twice(evidence: Evidence) -> None:
-    assert [row.to_come for row in check(evidence)] == [0] * 8
+    assert [row.to_come for row in check(evidence)] == [0] * 9
     evidence.brought["tweets"] = Counter(["1", "2", "2"])
     evidence.accounts["tweets"] = replace(ACCOUNT, acked=1, doubled=1)
     del evidence.windows["users_stats"][1]
     evidence.deaths["broker"].append(Death(0.0, 1, "ended with status 1", is_explained=False))
-    assert [row.to_come for row in check(evidence)] == [1, 0, 2, 0, 1, 0, 1, 0]
+    assert [row.to_come for row in check(evidence)] == [1, 0, 0, 2, 0, 1, 0, 1, 0]
 
 
 def test_only_inserts_and_snapshots_bring_a_document() -> None:

@@ -42,8 +42,10 @@ def test_a_change_without_a_time_has_the_brokers(tally: Tally) -> None:
 
 
 def test_users_are_brought_and_fall_in_no_window(tally: Tally) -> None:
-    tally.take("users", [change(0, "7", "insert")])
+    messages = [{"op": op, "at": 1, "document": {"tweets_seen": n}} for n, op in enumerate(("insert", "update"))]
+    tally.take("users", [event(offset, "7", message, "users") for offset, message in enumerate(messages)])
     assert tally.brought["users"] == {"7": 1}
+    assert tally.seen == {"7": 1}
     assert not tally.counted
 
 

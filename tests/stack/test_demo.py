@@ -101,7 +101,7 @@ def until_gone(pids: list[int]) -> None:
 @needs_java
 def test_everything_arrives_everywhere_once_also_when_a_program_is_killed(tmp_path: Path) -> None:
     data_dir = tmp_path / "demo"
-    flags = ("--seconds", "15", "--window", "4s", "--rate", "200", "--settle-within", "180s")
+    flags = ("--seconds", "15", "--window", "4s", "--rate", "200")
     with running(data_dir, *flags) as demo:
         demo.wait_for("demo ready on")
         pids = list(demo.children())
