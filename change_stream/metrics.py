@@ -15,10 +15,11 @@ __all__ = ["RelayCollector", "watch_relays"]
 Read = Callable[[Relay], float]
 
 _PREFIX = "tweetwire_change_stream"
+_LABELS = ("collection", "topic")
 
 
 class RelayCollector(Collector):
-    """The metrics of `relays`, each labelled with its topic.
+    """The metrics of `relays`, each labelled with its collection and topic.
 
     `lag_seconds` is now less the cluster time of the position. MongoDB moves a quiet stream's position every ten seconds, so
     an idle stream has a small lag and a stuck one a growing one.
@@ -31,6 +32,7 @@ class RelayCollector(Collector):
         """Read the figures of this moment."""
         yield self._operations()
         yield self._counter("confirmed", "events that the broker has confirmed", lambda r: r.confirmed)
+        yield self._counter("duplicates", "of these, the ones that it had already", lambda r: r.duplicates)
         yield self._counter("rejected", "changes that could not be converted", lambda r: r.rejected.count)
         yield self._counter("omitted", "events without their documents, for their size", lambda r: r.converter.omitted)
         yield self._counter("interruptions", "failures to reach MongoDB", lambda r: r.outage.count)
@@ -42,22 +44,22 @@ class RelayCollector(Collector):
         yield self._gauge("lag_seconds", "age of the position", lambda r: max(0.0, time.time() - _position_s(r)))
 
     def _operations(self) -> CounterMetricFamily:
-        family = CounterMetricFamily(f"{_PREFIX}_events", "events by operation", labels=["topic", "operation"])
+        family = CounterMetricFamily(f"{_PREFIX}_events", "events by operation", labels=[*_LABELS, "operation"])
         for relay in self._relays:
             for operation, count in relay.converter.operations.items():
-                family.add_metric([relay.topic, operation], count)
+                family.add_metric([relay.collection, relay.topic, operation], count)
         return family
 
     def _counter(self, name: str, text: str, read: Read) -> CounterMetricFamily:
-        family = CounterMetricFamily(f"{_PREFIX}_{name}", text, labels=["topic"])
+        family = CounterMetricFamily(f"{_PREFIX}_{name}", text, labels=_LABELS)
         for relay in self._relays:
-            family.add_metric([relay.topic], read(relay))
+            family.add_metric([relay.collection, relay.topic], read(relay))
         return family
 
     def _gauge(self, name: str, text: str, read: Read) -> GaugeMetricFamily:
-        family = GaugeMetricFamily(f"{_PREFIX}_{name}", text, labels=["topic"])
+        family = GaugeMetricFamily(f"{_PREFIX}_{name}", text, labels=_LABELS)
         for relay in self._relays:
-            family.add_metric([relay.topic], read(relay))
+            family.add_metric([relay.collection, relay.topic], read(relay))
         return family
 
 

@@ -32,9 +32,11 @@ async def serve(settings: Settings, stop: anyio.Event) -> None:
         ]
         stack.enter_context(watch_relays(relays))
         async with anyio.create_task_group() as tasks:
+            for relay in relays:
+                tasks.start_soon(relay.run)
             with anyio.move_on_after(settings.connect_timeout) as opening:
                 for relay in relays:
-                    await tasks.start(relay.run)
+                    await relay.is_open.wait()
             if opening.cancelled_caught:
                 raise StartError("MongoDB and the broker answer, but no change stream opens; see the warnings above")
             ready("change stream", f"{settings.database} ({', '.join(f'{r.collection} → {r.topic}' for r in relays)})")

@@ -18,7 +18,6 @@ from contextlib import aclosing
 from typing import Any, TypeVar
 
 import anyio
-from anyio.abc import TaskStatus
 from pymongo.asynchronous.database import AsyncDatabase
 
 from broker import BrokerError, Client, Receipt
@@ -60,6 +59,7 @@ class Relay:
         producer = f"cdc.{database.name}.{collection}"
         self.collection = collection
         self.topic = topic
+        self.is_open = anyio.Event()
         self.outage = Outage(collection)
         self.source = Source(cluster, database, settings, collection)
         self.converter = Converter(
@@ -75,7 +75,9 @@ class Relay:
         self.ahead = Ahead(settings.ahead, settings.ahead_bytes)
         self.outlet: Outlet | None = None
         self.confirmed = 0
+        self.duplicates = 0
         self.failures = 0
+        self._connects = 0
         self._cluster = cluster
         self._client = client
         self._settings = settings
@@ -91,13 +93,13 @@ class Relay:
         if self.outlet is not None:
             self.outlet.stop()
 
-    async def run(self, *, task_status: TaskStatus[None] = anyio.TASK_STATUS_IGNORED) -> None:
-        """Publish until stopped; reports started when the position is stored and the stream is open."""
+    async def run(self) -> None:
+        """Publish until stopped; `is_open` is set when the position is stored and the stream is open."""
         backoff = Backoff()
         while not self._is_stopping:
             confirmed = self.confirmed
             try:
-                await self._session(task_status)
+                await self._session()
             except BrokerError as error:
                 # Where a refused event lies among those behind it is not known; the topic tells where to go on.
                 self.failures += 1
@@ -106,10 +108,11 @@ class Relay:
                     backoff.reset()
                 await anyio.sleep(backoff.pause_s())
 
-    async def _session(self, task_status: TaskStatus[None]) -> None:
+    async def _session(self) -> None:
         """Publish from where the topic was left. Raises what ends it before `stop` does."""
         last = await self._store.load()
         record = await self._record("" if last is None else last.checkpoint or "")
+        self._connects = self._client.connects
         publisher = self._client.publisher(self.topic, window=self._settings.window, on_confirm=self._confirm)
         async with publisher:
             self.converter.begin_session()
@@ -126,8 +129,8 @@ class Relay:
                 return
             try:
                 self._reconcile(outlet, record)
-                await self._copy(outlet, task_status)
-                await self._stream(outlet, task_status)
+                await self._copy(outlet)
+                await self._stream(outlet)
             except HistoryLost as lost:
                 await self._go_on_behind_gap(outlet, lost)
 
@@ -163,7 +166,7 @@ class Relay:
             outlet.skip_through = token["_data"]
             outlet.position = record.position.rewound()
 
-    async def _copy(self, outlet: Outlet, task_status: TaskStatus[None]) -> None:
+    async def _copy(self, outlet: Outlet) -> None:
         """Run the snapshot that has begun or is due, if any."""
         source = self.source
         if outlet.copied is None and self._is_copy_due:
@@ -177,21 +180,21 @@ class Relay:
         if outlet.copied is None:
             return
         await self._patiently(source.prepare_copy)
-        _started(task_status)
+        self.is_open.set()
         logger().info("copying what is there", collection=self.collection, topic=self.topic)
         await Snapshot(source.copier(), source.watch_through, source.stamp, self.outage).run(outlet)
         if not outlet.is_stopped:
             await outlet.save(source.stamp()(outlet.position.time, None))
             logger().info("copied what was there", collection=self.collection, topic=self.topic)
 
-    async def _stream(self, outlet: Outlet, task_status: TaskStatus[None]) -> None:
+    async def _stream(self, outlet: Outlet) -> None:
         """Publish the changes behind the position until stopped."""
         if outlet.is_stopped:
             return
         watch = self.source.watch()
         ahead = self.ahead = Ahead(self._settings.ahead, self._settings.ahead_bytes)
         await opened(watch, outlet.position, self.outage)
-        _started(task_status)
+        self.is_open.set()
         failure: Exception | None = None
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._fetch, watch, outlet.position, ahead)
@@ -246,16 +249,14 @@ class Relay:
 
     def _confirm(self, receipt: Receipt) -> None:
         self.confirmed += receipt.count
+        if receipt.is_duplicate:
+            self.duplicates += 1
+            # What was sent again on a new connection may be there already. Without one, somebody else has sent it.
+            if self._connects == self._client.connects:
+                self._connects = 0
+                logger().error("another publisher sends the same changes; stop one of them", topic=self.topic)
 
 
 # What an event's line has besides its message: names of at most 128 characters, id and key of 256, a record of about 300,
 # and any of their characters may be written as six.
 _ENVELOPE_BYTES_MAX = 4096
-
-
-def _started(task_status: TaskStatus[None]) -> None:
-    """Report started, unless that was done by an earlier session."""
-    try:
-        task_status.started()
-    except RuntimeError:
-        return
