@@ -9,11 +9,16 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from sse_ingest.progress import Progress
+
 __all__ = ["Account"]
 
 
 class Account(Struct):
-    """Counters of one source since the start. `read` counts events, `nested` the tweets that were inside other tweets."""
+    """Counters of one source since the start, and how far it is settled.
+
+    `read` counts events, `nested` the tweets that were inside other tweets.
+    """
 
     read: int = 0
     nested: int = 0
@@ -22,6 +27,7 @@ class Account(Struct):
     notices: int = 0
     rejected: int = 0
     notices_by_name: Counter[str] = field(default_factory=Counter)
+    progress: Progress = field(default_factory=Progress)
 
     @property
     def in_flight(self) -> int:

@@ -8,6 +8,7 @@ from msgspec import Struct, field
 
 from sse_ingest.account import Account
 from sse_ingest.handover import Scored
+from sse_ingest.progress import UNTRACKED
 
 __all__ = ["RAW_CHARACTERS_MAX", "Batch", "Entry", "Reject", "reject_document"]
 
@@ -20,6 +21,7 @@ class Entry(Struct, gc=False):
 
     tweet: Scored
     account: Account
+    number: int = UNTRACKED
 
 
 class Reject(Struct):
@@ -27,14 +29,16 @@ class Reject(Struct):
 
     document: dict[str, Any]
     account: Account
+    number: int = UNTRACKED
 
 
 class Batch(Struct):
-    """Tweets by id and rejects, up to `size` of both together."""
+    """Tweets by id and rejects, up to `size` of both together; `repeated` are tweets that it holds already."""
 
     size: int
     tweets: dict[str, Entry] = field(default_factory=dict)
     rejects: list[Reject] = field(default_factory=list)
+    repeated: list[Entry] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.tweets) + len(self.rejects)
@@ -45,13 +49,28 @@ class Batch(Struct):
         return len(self) >= self.size
 
     def add(self, item: Entry | Reject) -> None:
-        """Take in one; a tweet that is in the batch already is settled by this."""
+        """Take in one; a tweet that is in the batch already is settled with its first."""
         if isinstance(item, Reject):
             self.rejects.append(item)
         elif item.tweet.id in self.tweets:
-            item.account.already_there += 1
+            self.repeated.append(item)
         else:
             self.tweets[item.tweet.id] = item
+
+    def settle(self, inserted: set[str]) -> None:
+        """Note in the accounts what has become of everything; `inserted` are the ids of the tweets that were new."""
+        for entry in self.tweets.values():
+            if entry.tweet.id in inserted:
+                entry.account.stored += 1
+            else:
+                entry.account.already_there += 1
+            entry.account.progress.settle(entry.number)
+        for entry in self.repeated:
+            entry.account.already_there += 1
+            entry.account.progress.settle(entry.number)
+        for reject in self.rejects:
+            reject.account.rejected += 1
+            reject.account.progress.settle(reject.number)
 
     def halves(self) -> tuple["Batch", "Batch"]:
         """Split it in two that hold the same, to find the document that MongoDB refuses."""
@@ -59,6 +78,7 @@ class Batch(Struct):
         first, second = Batch(self.size), Batch(self.size)
         for place, item in enumerate(items):
             (first if place < len(items) // 2 else second).add(item)
+        second.repeated.extend(self.repeated)
         return first, second
 
 

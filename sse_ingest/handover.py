@@ -8,6 +8,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
+from sse_ingest.progress import UNTRACKED
+
 __all__ = [
     "LENGTH",
     "Finding",
@@ -27,11 +29,15 @@ LENGTH = 4
 
 
 class RawEvent(Struct, array_like=True, gc=False):
-    """An event as its source sent it: its type and its data, or why it cannot be used at all."""
+    """An event as its source sent it: its type and its data, or why it cannot be used at all.
+
+    `number` is its place in the source's `Progress`.
+    """
 
     data: str
     type: str = "message"
     fault: str | None = None
+    number: int = UNTRACKED
 
 
 class Task(Struct, array_like=True):

@@ -19,7 +19,8 @@ class HashtagCounts:
     def __init__(self, path: Path | None, counts: Mapping[str, int]) -> None:
         self._path = path
         self._counts = Counter(counts)
-        self._is_written = False
+        self._changes = 1
+        self._written = 0
 
     def __len__(self) -> int:
         return len(self._counts)
@@ -27,7 +28,7 @@ class HashtagCounts:
     def add(self, hashtags: Iterable[str]) -> None:
         """Count the hashtags of a new tweet."""
         self._counts.update(hashtags)
-        self._is_written = False
+        self._changes += 1
 
     def top(self, most: int | None = None) -> list[tuple[str, int]]:
         """Return hashtags and counts in order."""
@@ -36,13 +37,14 @@ class HashtagCounts:
 
     def write(self) -> None:
         """Replace the file, so that a reader sees the old one or the new one. Raises OSError."""
-        if self._path is None or self._is_written:
+        if self._path is None or self._written == self._changes:
             return
+        changes = self._changes
         self._path.parent.mkdir(parents=True, exist_ok=True)
         fresh = self._path.with_name(f".{self._path.name}.{os.getpid()}")
         try:
             fresh.write_text(json.dumps(dict(self.top()), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
             fresh.replace(self._path)
-            self._is_written = True
+            self._written = changes
         finally:
             fresh.unlink(missing_ok=True)

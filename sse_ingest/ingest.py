@@ -12,6 +12,7 @@ from typing import Any
 
 import anyio
 from msgspec import Struct
+from pymongo.errors import PyMongoError
 
 from broker.program import logger
 from sse_ingest.account import Account
@@ -21,6 +22,7 @@ from sse_ingest.hashtags import HashtagCounts
 from sse_ingest.inbox import Inbox
 from sse_ingest.onlookers import Onlookers
 from sse_ingest.pool import Pool, PoolSize
+from sse_ingest.progress import Progress
 from sse_ingest.reader import Reader
 from sse_ingest.sources import Source
 from sse_ingest.statistics import Timings
@@ -28,7 +30,7 @@ from sse_ingest.store import Store
 from sse_ingest.worker import Job
 from sse_ingest.writer import Item, Writer
 
-__all__ = ["Ingest", "Line", "LineSettings"]
+__all__ = ["Ingest", "Line", "LineSettings", "Stored", "WriterSize"]
 
 log = logger()
 
@@ -42,16 +44,32 @@ class LineSettings(Struct, frozen=True):
     emotion_values: dict[str, float] | None
 
 
+class WriterSize(Struct, frozen=True):
+    """How much is written at once, and how long it may wait."""
+
+    batch: int = 200
+    flush_every_s: float = 3.0
+
+
+class Stored(Struct, frozen=True):
+    """What MongoDB holds of earlier times: hashtags, and the id behind which each source is to be read."""
+
+    store: Store
+    hashtags: HashtagCounts
+    positions: dict[str, str]
+
+
 class Line:
     """One source from its reader to the writer."""
 
-    def __init__(self, source: Source, settings: LineSettings, ingest: "Ingest") -> None:
+    def __init__(self, source: Source, settings: LineSettings, ingest: "Ingest", position: str) -> None:
         job = Job(source.shape, source.origin, source.name, settings.scorer, settings.emotion_values)
-        self.account = Account()
+        self.account = Account(progress=Progress(position))
         self.inbox = Inbox(settings.inbox_size)
         self.reader = Reader(source, self.inbox, self.account)
         self.pool = Pool(source.name, job, self.inbox, self._deliver, settings.pool)
         self._ingest = ingest
+        self._kept = position
 
     async def run(self) -> None:
         """Work until the source has ended and everything of it is handed to the writer."""
@@ -60,17 +78,27 @@ class Line:
             await self.pool.run()
             tasks.cancel_scope.cancel()
 
+    async def keep_position(self) -> None:
+        """Let a restart go on from here; while MongoDB is away it would go on from earlier, which does no harm."""
+        position = self.account.progress.position
+        if position and position != self._kept:
+            try:
+                await self._ingest.store.keep_position(self.reader.source.name, position)
+                self._kept = position
+            except PyMongoError as error:
+                log.debug("cannot keep the position", source=self.reader.source.name, reason=str(error))
+
     async def _end_inbox(self) -> None:
         await self.reader.done.wait()
         self.inbox.end()
 
     async def _deliver(self, worker: str, events: list[RawEvent], reply: Reply) -> None:
         self._ingest.worker_seconds.add(*reply.seconds)
-        items = [
-            item
-            for event, findings in zip(events, reply.findings, strict=True)
-            for item in self._items(event, findings)
-        ]
+        items: list[Item] = []
+        for event, findings in zip(events, reply.findings, strict=True):
+            parts = list(self._items(event, findings))
+            self.account.progress.expect(event.number, len(parts))
+            items.extend(parts)
         if len(self._ingest.onlookers):
             for item in items:
                 if isinstance(item, Entry):
@@ -83,26 +111,27 @@ class Line:
         for finding in findings:
             match finding:
                 case Scored():
-                    yield Entry(finding, self.account)
+                    yield Entry(finding, self.account, event.number)
                 case NoticeFound():
                     self.account.note(finding.name)
                 case Rejected():
                     raw = event.data if finding.raw is None else finding.raw
-                    yield Reject(reject_document(self.reader.source.name, raw, finding.error), self.account)
+                    yield Reject(
+                        reject_document(self.reader.source.name, raw, finding.error), self.account, event.number
+                    )
 
 
 class Ingest:
     """All of it. Made on the event loop; `start` and `pause` begin and end the reading, `run` serves until the end."""
 
-    def __init__(
-        self, sources: list[Source], settings: LineSettings, store: Store, hashtags: HashtagCounts, writer: "WriterSize"
-    ) -> None:
+    def __init__(self, sources: list[Source], settings: LineSettings, writer: WriterSize, stored: Stored) -> None:
+        store, hashtags = stored.store, stored.hashtags
         self.store = store
         self.hashtags = hashtags
         self.onlookers = Onlookers()
         self.worker_seconds = Timings()
         self.writer = Writer(store, writer.batch, writer.flush_every_s, self._count_hashtags)
-        self.lines = [Line(source, settings, self) for source in sources]
+        self.lines = [Line(source, settings, self, stored.positions.get(source.name, "")) for source in sources]
         self.is_started = False
         self.started_at: float | None = None
 
@@ -137,6 +166,15 @@ class Ingest:
         for line in self.lines:
             line.inbox.end()
 
+    async def keep(self) -> None:
+        """Write down what is not part of a batch: hashtags, and how far the sources are settled."""
+        try:
+            await anyio.to_thread.run_sync(self.hashtags.write)
+        except OSError as error:
+            log.warning("cannot write the hashtags", reason=str(error))
+        for line in self.lines:
+            await line.keep_position()
+
     @property
     def has_failed_sources(self) -> bool:
         """Whether a source could not be read at all."""
@@ -155,10 +193,3 @@ class Ingest:
 
     def _count_hashtags(self, entry: Entry) -> None:
         self.hashtags.add(entry.tweet.hashtags)
-
-
-class WriterSize(Struct, frozen=True):
-    """How much is written at once, and how long it may wait."""
-
-    batch: int = 200
-    flush_every_s: float = 3.0

@@ -25,7 +25,7 @@ class Reader:
         self.source = source
         self.state = SourceState(source.name)
         self.done = asyncio.Event()
-        self.last_id = ""
+        self.last_id = account.progress.position
         self._inbox = inbox
         self._account = account
         self._loop = asyncio.get_running_loop()
@@ -66,9 +66,13 @@ class Reader:
     def _read(self, feed: Feed, stopped: threading.Event) -> None:
         try:
             for arrival in feed:
-                if not self._inbox.put(arrival.event, stopped):
-                    break
+                # Before it is put: a worker may have settled it before this thread runs again.
+                arrival.event.number = self._account.progress.begin(arrival.last_id)
                 self._account.read += 1
+                if not self._inbox.put(arrival.event, stopped):
+                    self._account.read -= 1
+                    self._account.progress.withdraw(arrival.event.number)
+                    break
                 self.last_id = arrival.last_id
             if stopped.is_set():
                 self.state.becomes("stopped")

@@ -12,7 +12,7 @@ from broker.errors import StartError
 from broker.program import logger, port_taken, ready
 from sse_ingest.console import Console
 from sse_ingest.hashtags import HashtagCounts
-from sse_ingest.ingest import Ingest, LineSettings, WriterSize
+from sse_ingest.ingest import Ingest, LineSettings, Stored, WriterSize
 from sse_ingest.logger_stats import publish_statistics
 from sse_ingest.pool import PoolSize
 from sse_ingest.scoring import parse_emotion_values
@@ -23,7 +23,8 @@ from sse_ingest.store import Store
 
 __all__ = ["serve"]
 
-HASHTAGS_EVERY_S = 5.0
+KEEP_EVERY_S = 3.0
+LAST_KEEP_S = 2.0
 
 log = logger()
 
@@ -39,13 +40,9 @@ async def serve(settings: Settings, stop: anyio.Event) -> int:
         store = await Store.open(settings.mongo_url, settings.database, settings.mongo_timeout)
         try:
             hashtags = HashtagCounts(settings.hashtags_file, await store.hashtags())
-            ingest = Ingest(
-                sources,
-                _line_settings(settings, emotion_values),
-                store,
-                hashtags,
-                WriterSize(settings.batch_size, settings.flush_every),
-            )
+            stored = Stored(store, hashtags, await store.positions())
+            writer = WriterSize(settings.batch_size, settings.flush_every)
+            ingest = Ingest(sources, _line_settings(settings, emotion_values), writer, stored)
             return await _run(settings, stop, ingest, listener)
         finally:
             with anyio.CancelScope(shield=True):
@@ -56,7 +53,7 @@ async def _run(settings: Settings, stop: anyio.Event, ingest: Ingest, listener: 
     starts_by_itself = settings.autostart or settings.until_end
     async with anyio.create_task_group() as background:
         background.start_soon(listener.serve, Console(ingest, is_autostarted=starts_by_itself).serve)
-        background.start_soon(_write_hashtags, ingest.hashtags)
+        background.start_soon(_keep_up, ingest)
         if settings.broker:
             background.start_soon(publish_statistics, settings.broker, settings.stats_every, lambda: figures(ingest))
         ready("sse_ingest", "{}:{}".format(*listener.extra(SocketAttribute.local_address)))
@@ -64,7 +61,8 @@ async def _run(settings: Settings, stop: anyio.Event, ingest: Ingest, listener: 
             ingest.start()
         await _work(settings, stop, ingest)
         background.cancel_scope.cancel()
-    _save_hashtags(ingest.hashtags)
+    with anyio.move_on_after(LAST_KEEP_S):
+        await ingest.keep()
     ingest.report()
     return 1 if ingest.has_failed_sources or any(line.account.in_flight for line in ingest.lines) else 0
 
@@ -93,17 +91,10 @@ async def _work(settings: Settings, stop: anyio.Event, ingest: Ingest) -> None:
         work.cancel_scope.cancel()
 
 
-async def _write_hashtags(hashtags: HashtagCounts) -> None:
+async def _keep_up(ingest: Ingest) -> None:
     while True:
-        await anyio.sleep(HASHTAGS_EVERY_S)
-        _save_hashtags(hashtags)
-
-
-def _save_hashtags(hashtags: HashtagCounts) -> None:
-    try:
-        hashtags.write()
-    except OSError as error:
-        log.warning("cannot write the hashtags", reason=str(error))
+        await anyio.sleep(KEEP_EVERY_S)
+        await ingest.keep()
 
 
 def _sources(settings: Settings) -> list[Source]:

@@ -114,6 +114,15 @@ class Store:
         )
         return {group["_id"]: group["tweets"] async for group in groups}
 
+    async def positions(self) -> dict[str, str]:
+        """Return the id behind which each source is to be read."""
+        return {one["_id"]: one["last_event_id"] async for one in self._database.positions.find()}
+
+    async def keep_position(self, source: str, last_id: str) -> None:
+        """Note how far a source is settled. Raises PyMongoError."""
+        update = {"$set": {"last_event_id": last_id, "at": datetime.now(UTC)}}
+        await self._database.positions.update_one({"_id": source}, update, upsert=True)
+
     async def settle(self, batch: Batch) -> list[Entry]:
         """Write a batch, for as long as it takes, and return the tweets that were new.
 
@@ -138,13 +147,7 @@ class Store:
         )
         await retry.on(self._is_worth_a_retry)(self._transaction, batch, now, inserted)
         self._is_back()
-        for entry in batch.tweets.values():
-            if entry.tweet.id in inserted:
-                entry.account.stored += 1
-            else:
-                entry.account.already_there += 1
-        for reject in batch.rejects:
-            reject.account.rejected += 1
+        batch.settle(inserted)
         return [entry for entry in batch.tweets.values() if entry.tweet.id in inserted]
 
     async def _settle_refused(self, batch: Batch, reason: str) -> None:
@@ -152,16 +155,17 @@ class Store:
         substitute = Batch(1)
         for entry in batch.tweets.values():
             raw = f"{entry.tweet.id} {entry.tweet.text}"
-            substitute.add(Reject(reject_document("", raw, f"MongoDB refuses it: {reason}"), entry.account))
+            document = reject_document("", raw, f"MongoDB refuses it: {reason}")
+            substitute.add(Reject(document, entry.account, entry.number))
         for reject in batch.rejects:
             document = reject_document(str(reject.document["source"]), "", f"MongoDB refuses its reject: {reason}")
-            substitute.add(Reject(document, reject.account))
+            substitute.add(Reject(document, reject.account, reject.number))
+        substitute.repeated = batch.repeated
         try:
             await self._settle_together(substitute)
         except _REFUSED:
             log.exception("a rejected event cannot be kept")
-            for reject in substitute.rejects:
-                reject.account.rejected += 1
+            substitute.settle(set())
 
     async def _transaction(self, batch: Batch, now: datetime, inserted: set[str]) -> None:
         async with self._client.start_session() as session:

@@ -24,6 +24,7 @@ from sse_ingest.sources.source import Arrival, SourceRefused, SourceState
 
 __all__ = ["EventStream", "StreamLimits", "arrivals"]
 
+_UNKNOWN_ID = frozenset({400, 404, 410, 412, 416})
 _LATER = frozenset({408, 425, 429})
 
 log = logger()
@@ -126,6 +127,11 @@ class EventStream:
         code = response.status_code
         if code in _LATER or code >= 500:
             raise _Lost(f"HTTP {code}", retry_after_s(response.headers.get("Retry-After"), time.time()))
+        if code in _UNKNOWN_ID and self.last_id:
+            log.warning("source does not know our last id, reading from where it is", source=self._state.name)
+            self.last_id = ""
+            self._state.gaps += 1
+            raise _Lost(f"HTTP {code} to our last id")
         if code != httpx.codes.OK:
             raise SourceRefused(f"{self._url} answers HTTP {code} {response.reason_phrase}")
         content = response.headers.get("Content-Type", "")

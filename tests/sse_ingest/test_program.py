@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import socket
 import subprocess
 import sys
@@ -21,6 +22,7 @@ from sse_ingest.simulator.tweets import Timeline
 from tests.processes import BrokerProcess
 from tests.sse_ingest.programs import Person, Program, until
 from tests.sse_ingest.samples import envelope, recording, status, write_lines
+from tests.sse_ingest.scripted import OK, Peer, ScriptedServer, chunk, response
 from tests.sse_ingest.test_store import assert_counts_are_exact
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(120)]
@@ -179,7 +181,9 @@ def test_people_start_watch_and_stop_it_several_at_once(
         assert first.ask("stop") == "ingesting goes on: 1 watching"
         until(lambda: database.tweets.count_documents({}) > 50)
         assert second.ask("status", 3).startswith("ingesting; 1 watching")
-        assert " 1 workers, 1 wanted (1–" in second.ask("workers", 2)
+        assert re.search(
+            r"/tweets/1: \d+ workers, \d+ wanted \(1–\d+\);.* crashes$", second.ask("workers", 2), re.MULTILINE
+        )
         assert "#" in second.ask("hashtags 3", 3)
         assert second.ask("nonsense").startswith("error: no command 'nonsense'")
         assert second.ask("stop") == "ingesting stopped"
@@ -317,3 +321,85 @@ def test_no_process_is_left_behind_by_a_kill(
         assert len(group()) > 1
         program.kill()
         until(lambda: not group(), 10, lambda: str(group()))
+
+
+def changes_of(first: int, last: int) -> list[bytes]:
+    """Pieces of a stream of Wikimedia's changes, with ids."""
+    return [
+        chunk(
+            b'id: [{"offset":%d}]\ndata: {"meta":{"id":"change-%d","dt":"2025-08-29T06:45:17Z"},"title":"T","user":"U"}\n\n'
+            % (number, number)
+        )
+        for number in range(first, last)
+    ]
+
+
+@pytest.mark.parametrize("end", ["terminate", "kill"])
+def test_a_source_with_ids_is_read_on_behind_what_is_stored_also_after_a_restart(
+    tmp_path: Path, mongo_url: str, database: Database[dict[str, Any]], end: str
+) -> None:
+    def first(peer: Peer) -> None:
+        peer.send(OK, *changes_of(0, 50))
+        peer.hang()
+
+    with ScriptedServer(first) as server:
+        flags = ("--source", f"wikimedia:{server.url()}", "--autostart", "--flush-every", "100ms")
+        with ingester(tmp_path, mongo_url, database, *flags) as program:
+            until(lambda: database.positions.find_one({"last_event_id": '[{"offset":49}]'}), 30, program.log)
+            assert database.tweets.count_documents({}) == 50
+            assert program.terminate() == 0 if end == "terminate" else program.kill() is None
+    with ScriptedServer(lambda peer: peer.send(OK, *changes_of(50, 60), b"0\r\n\r\n")) as server:
+        flags = ("--source", f"wikimedia:{server.url()}", "--until-end")
+        with ingester(tmp_path, mongo_url, database, *flags) as program:
+            assert program.wait() == 0
+        assert server.peers[0].headers["last-event-id"] == '[{"offset":49}]'
+    assert database.tweets.count_documents({}) == 60
+    assert database.users.find_one({})["tweets_seen"] == 60
+    assert database.positions.find_one({})["last_event_id"] == '[{"offset":59}]'
+
+
+def test_a_server_that_does_not_know_our_last_id_is_read_from_where_it_is(
+    tmp_path: Path, mongo_url: str, database: Database[dict[str, Any]]
+) -> None:
+    database.positions.insert_one({"_id": "wikimedia", "last_event_id": "long ago"})
+    steps = (
+        lambda peer: peer.send(response("410 Gone")),
+        lambda peer: peer.send(OK, *changes_of(7, 9), b"0\r\n\r\n"),
+    )
+    with ScriptedServer(*steps) as server:
+        flags = ("--source", f"wikimedia:{server.url()}", "--until-end", "--reconnect-pause", "10ms")
+        with ingester(tmp_path, mongo_url, database, *flags) as program:
+            assert program.wait() == 0
+        assert [peer.headers.get("last-event-id") for peer in server.peers[:2]] == ["long ago", None]
+    assert database.tweets.count_documents({}) == 2
+    assert program.logged("source does not know our last id, reading from where it is")
+
+
+def test_mastodon_and_wikimedia_recordings_are_stored(
+    tmp_path: Path, mongo_url: str, database: Database[dict[str, Any]]
+) -> None:
+    toots = recording("mastodon/recorded_test_stream_user_direct__user.sse").read_bytes()
+    changes = recording("wikimedia/recentchange-2025.sse")
+    with ScriptedServer(lambda peer: peer.send(OK, chunk(toots), b"0\r\n\r\n")) as server:
+        sources = ("--source", f"mastodon:{server.url('')}", "--source", f"replay-wikimedia:{changes}")
+        with ingester(tmp_path, mongo_url, database, *sources, "--until-end") as program:
+            assert program.wait() == 0
+        assert server.peers[0].path == "/api/v1/streaming/public"
+    accounts = balance(program)
+    assert [account["rejected"] for account in accounts.values()] == [0, 0]
+    assert database.tweets.count_documents({"_id": {"$regex": "^127.0.0.1:"}}) > 0
+    assert database.tweets.count_documents({"_id": {"$regex": "^wikimedia:"}}) == 9
+    assert_counts_are_exact(database)
+
+
+def test_a_source_that_is_none_fails_alone_and_tells(
+    tmp_path: Path, mongo_url: str, database: Database[dict[str, Any]]
+) -> None:
+    path = write_lines(tmp_path / "lines.jsonl", [status(1)])
+    with simulator(tmp_path) as server:
+        wrong = f"http://127.0.0.1:{server.port}/nothing"
+        flags = ("--source", wrong, "--source", f"replay:{path}", "--until-end")
+        with ingester(tmp_path, mongo_url, database, *flags) as program:
+            assert program.wait() == 1
+    assert "404" in program.logged("source cannot be read")[0]["reason"]
+    assert database.tweets.count_documents({}) == 1
