@@ -134,7 +134,10 @@ async def serve(settings: DemoSettings, stop: anyio.Event) -> int:
             with showing(supervisor, console) as view:
                 rows = await demo.run(supervisor, view)
             print_check(rows, settings)
-    return 0 if is_right(rows) else 1
+    if not is_right(rows):
+        logger().error("the check is wrong; the programs' logs may tell why", logs=str(settings.data_dir / "logs"))
+        return 1
+    return 0
 
 
 def print_check(rows: list[Row], settings: DemoSettings) -> None:

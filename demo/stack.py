@@ -143,7 +143,7 @@ def _change_stream(settings: DemoSettings, at: Addresses) -> Program:
     return _ours(
         "change_stream",
         *("change_stream", "--mongo-url", at.mongo_url, "--database", settings.database),
-        *("--map", "tweets=tweets", "--map", "users=users"),
+        *("--map", "tweets=tweets", "--map", "users=users", "--snapshot", "initial"),
         *("--broker", at.broker_address, "--metrics-port", at.change_stream_metrics),
         needs=("mongodb", "broker"),
     )
