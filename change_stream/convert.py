@@ -70,8 +70,8 @@ class Converter:
     """Makes the events of one collection.
 
     `key_path` and `followers_path` are dotted paths into the document: what groups an entity's events, and the number that
-    their priority comes from; None for neither. `fields` are what documents keep. A message above `msg_bytes_max` goes
-    without its documents.
+    their priority comes from; None for neither. `fields` are what documents keep. Where a message and its checkpoint are
+    above `msg_bytes_max`, it goes without its documents.
     """
 
     def __init__(
@@ -168,15 +168,15 @@ class Converter:
             id=identity,
             key=identity if key is None else document_id(key),
             priority=priority_of(_value_at(document, self._followers_path)) if self._followers_path else 0,
-            msg=Raw(self._within_limit(msg)),
+            msg=Raw(self._within(self._msg_bytes_max - len(checkpoint), msg)),
             producer=self._producer,
             sequence=sequence,
             checkpoint=checkpoint,
         )
 
-    def _within_limit(self, msg: Change) -> bytes:
+    def _within(self, bytes_max: int, msg: Change) -> bytes:
         encoded = self._encode(msg)
-        if len(encoded) <= self._msg_bytes_max:
+        if len(encoded) <= bytes_max:
             return encoded
         msg.document = msg.before = msg.changed = None
         msg.omitted = len(encoded)

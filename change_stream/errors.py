@@ -18,8 +18,13 @@ __all__ = ["HistoryLost", "OversizeChange", "WatchInterrupted", "WatchRefused", 
 # What the server answers where the oplog no longer reaches back to a token, or never knew it.
 _HISTORY_LOST = frozenset({136, 260, 280, 286})
 _TOO_LARGE = frozenset({10334, 17280, 17419})
-# Faults of the request: it will fail in the same way for ever.
-_REFUSED = frozenset({2, 9, 14, 59, 72, 73, 115, 303, 9998, 40324, 40573, 40602, 51247, 303306, 6189503})
+_REQUEST = "MongoDB refuses the change stream: {reason}"
+# Faults of the request, which fails in the same way for ever.
+_REFUSED = {
+    **dict.fromkeys((2, 9, 14, 72, 73, 115, 166, 40324), _REQUEST),
+    47: "{reason}; turn on the collection's pre- and post-images, or give when_available instead of required",
+    40573: "change streams need a replica set; start mongod with --replSet, or run: make demo",
+}
 _APPENDED = re.compile(r", Timeout:| \(configured timeouts")
 _NEVER = (ConfigurationError, InvalidURI, InvalidName)
 
@@ -42,19 +47,22 @@ class WatchRefused(StartError):
 
 def translate(error: PyMongoError) -> Exception:
     """Return the error of ours that says what `error` means."""
-    code = getattr(error, "code", None)
     reason = _reason(error)
     if isinstance(error, _NEVER):
         return WatchRefused(f"the MongoDB settings cannot be used: {reason}")
     if isinstance(error, OperationFailure) and not isinstance(error, CursorNotFound):
-        if code == 40573:
-            return WatchRefused("change streams need a replica set; start mongod with --replSet, or run: make demo")
-        if code in _HISTORY_LOST or error.has_error_label("NonResumableChangeStreamError"):
-            return HistoryLost(reason)
-        if code in _TOO_LARGE:
-            return OversizeChange(reason)
-        if code in _REFUSED and not error.has_error_label("ResumableChangeStreamError"):
-            return WatchRefused(f"MongoDB refuses the change stream: {reason}")
+        return _of_server(error, reason)
+    return WatchInterrupted(reason)
+
+
+def _of_server(error: OperationFailure, reason: str) -> Exception:
+    code = error.code
+    if code in _REFUSED and not error.has_error_label("ResumableChangeStreamError"):
+        return WatchRefused(_REFUSED[code].format(reason=reason))
+    if code in _TOO_LARGE:
+        return OversizeChange(reason)
+    if code in _HISTORY_LOST or error.has_error_label("NonResumableChangeStreamError"):
+        return HistoryLost(reason)
     return WatchInterrupted(reason)
 
 

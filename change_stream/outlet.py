@@ -10,7 +10,7 @@ from broker import Event, Publisher
 from change_stream.convert import Converter, Unconvertible
 from change_stream.position_store import PositionStore
 from change_stream.rejected import Rejected
-from change_stream.resume import Position, Stamp, copied_through
+from change_stream.resume import Position, Stamp, copied_through, token_time
 
 __all__ = ["Outlet"]
 
@@ -62,7 +62,7 @@ class Outlet:
         await self._send(
             changes,
             lambda raw, sequence: convert(raw, sequence, stamp),
-            lambda raw: stamp(raw["clusterTime"], dict(raw["_id"])),
+            lambda raw: stamp(token_time(raw["_id"]), dict(raw["_id"])),
         )
 
     async def send_documents(

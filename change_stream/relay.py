@@ -257,6 +257,6 @@ class Relay:
                 logger().error("another publisher sends the same changes; stop one of them", topic=self.topic)
 
 
-# What an event's line has besides its message: names of at most 128 characters, id and key of 256, a record of about 300,
-# and any of their characters may be written as six.
+# What an event's line has besides its message and checkpoint: names, and an id and a key of at most 256 characters, each of
+# which may be written as six.
 _ENVELOPE_BYTES_MAX = 4096

@@ -117,7 +117,7 @@ def copied_identity(copied: bytes) -> Any:
     return bson.decode(copied, RAW_CODEC)["_id"]
 
 
-def token_time(token: dict[str, Any]) -> Timestamp:
+def token_time(token: Mapping[str, Any]) -> Timestamp:
     """Read the cluster time that a resume token begins with.
 
     ``_data`` is a KeyString in hexadecimal: the type byte 0x82 of a timestamp, its seconds, its increment, then the rest.

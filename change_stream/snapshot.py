@@ -21,11 +21,12 @@ from msgspec import Struct
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import PyMongoError
 
+from broker.errors import StartError
 from change_stream.backoff import Outage
 from change_stream.errors import WatchInterrupted, translate
 from change_stream.extended_json import RAW_CODEC
 from change_stream.outlet import Outlet
-from change_stream.resume import Position, Stamp, copied_identity, copied_through
+from change_stream.resume import Position, Stamp, copied_identity, copied_through, token_time
 from change_stream.watch import Watch, follow
 
 __all__ = ["Chunk", "Copier", "Snapshot", "send_through"]
@@ -59,16 +60,19 @@ class Copier:
         """
         bounds, time, is_last = await self._bounds(copied)
         documents: list[list[RawBSONDocument]] = [[] for _ in bounds]
+        failures: list[Exception] = []
 
         async def read_range(n: int) -> None:
-            documents[n] = await self._range(bounds[n], time)
+            try:
+                documents[n] = await self._range(bounds[n], time)
+            except (WatchInterrupted, StartError) as failure:
+                failures.append(failure)
 
-        try:
-            async with anyio.create_task_group() as tasks:
-                for n in range(len(bounds)):
-                    tasks.start_soon(read_range, n)
-        except* PyMongoError as group:
-            raise translate(_first(group)) from group
+        async with anyio.create_task_group() as tasks:
+            for n in range(len(bounds)):
+                tasks.start_soon(read_range, n)
+        if failures:
+            raise failures[0]
         return [Chunk(found, time, is_last and n == len(bounds) - 1) for n, found in enumerate(documents)]
 
     async def chunk_size(self) -> int:
@@ -181,7 +185,7 @@ async def send_through(outlet: Outlet, watch: Watch, stamp: Stamp, *, time: Time
     try:
         async with aclosing(follow(watch, outlet.position, outage)) as batches:
             async for batch in batches:
-                wanted = [change for change in batch.changes if change["clusterTime"] <= time]
+                wanted = [change for change in batch.changes if token_time(change["_id"]) <= time]
                 await outlet.send_changes(wanted, stamp)
                 if outlet.is_stopped:
                     return
@@ -203,11 +207,3 @@ def _between(low: bytes, high: bytes) -> dict[str, Any]:
     if high:
         bounds.append({"$lte": ["$_id", {"$literal": copied_identity(high)}]})
     return {"$expr": {"$and": bounds}} if bounds else {}
-
-
-def _first(group: BaseExceptionGroup[PyMongoError]) -> PyMongoError:
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    assert isinstance(error, PyMongoError)  # noqa: S101 — the group has nothing else
-    return error

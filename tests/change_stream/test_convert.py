@@ -1,6 +1,8 @@
 """A change becomes the event that PIPELINE.md describes."""
 
+import json
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import bson
@@ -218,3 +220,29 @@ def test_priority_grows_with_the_digits_of_the_followers(followers: int, priorit
 @pytest.mark.parametrize("followers", [None, -5, "12345", 1e6, True, []])
 def test_what_is_no_count_has_no_priority(followers: Any) -> None:
     assert priority_of(followers) == 0
+
+
+def recordings() -> list[Path]:
+    return sorted((Path(__file__).parents[3] / "shared" / "data" / "tweets").glob("*.jsonl"))
+
+
+@pytest.mark.skipif(not recordings(), reason="the recorded tweets are not there")
+def test_recorded_tweets_come_out_as_they_went_in(tweets: Converter) -> None:
+    count = 0
+    for recording in recordings():
+        for line in recording.read_bytes().splitlines():
+            tweet = {"_id": str(count), **json.loads(line)}
+            inserted = raw(change("insert", fullDocument=tweet, documentKey={"_id": tweet["_id"]}))
+            event = tweets.change(inserted, count, stamp)
+            assert event is not None
+            assert msg(event)["document"] == with_large_integers_as_text(tweet)
+            count += 1
+    assert count > 1000
+
+
+def with_large_integers_as_text(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: with_large_integers_as_text(member) for name, member in value.items()}
+    if isinstance(value, list):
+        return [with_large_integers_as_text(item) for item in value]
+    return str(value) if isinstance(value, int) and abs(value) > 2**53 else value

@@ -5,6 +5,7 @@ import random
 import threading
 import time
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import bson
@@ -14,12 +15,13 @@ from bson.int64 import Int64
 from bson.max_key import MaxKey
 from bson.min_key import MinKey
 from bson.objectid import ObjectId
-from pymongo import InsertOne
+from pymongo import InsertOne, MongoClient
 from pymongo.database import Database
 
 from change_stream.convert import document_id
+from demo.mongod import ReplicaSet
 from tests.change_stream.conftest import Start
-from tests.change_stream.programs import applied, published, until, wait_for
+from tests.change_stream.programs import Publisher, applied, published, until, wait_for
 from tests.processes import BrokerProcess
 
 pytestmark = pytest.mark.stack
@@ -132,3 +134,27 @@ def test_killed_at_any_moment_under_load_every_document_is_there_once(
     assert set(came.values()) == {1}
     assert operations(broker)["snapshot"] > total / 2
     assert publisher.log_path.read_text().count("copying what is there") > 3
+
+
+@pytest.mark.timeout(180)
+def test_mongodb_and_the_broker_killed_while_copying(tmp_path: Path, broker: BrokerProcess) -> None:
+    with ReplicaSet(tmp_path / "mongo") as replica_set, MongoClient[dict[str, Any]](replica_set.url) as mongo:
+        tweets = mongo.copied.tweets
+        tweets.insert_many([{"_id": n, "text": "x" * 200} for n in range(8000)])
+        flags = ("--map", "tweets=tweets", "--snapshot", "initial", "--chunk-size", "40")
+        with Publisher(tmp_path / "log", replica_set.url, broker.address, "copied", *flags) as publisher:
+            replica_set.kill()
+            replica_set.start()
+            tweets.update_one({"_id": 0}, {"$set": {"n": 1}})
+            tweets.insert_one({"_id": 8000})
+            broker.kill()
+            broker.start()
+            until(lambda: publisher.said("copied what was there"), 60)
+            tweets.insert_one({"_id": "last"})
+            until(lambda: published(broker.address, "tweets")[-1].id == "last")
+            events = published(broker.address, "tweets")
+            assert [event.sequence for event in events] == list(range(1, len(events) + 1))
+            assert applied(events) == {document_id(document["_id"]): document for document in tweets.find()}
+            kinds = Counter((event.id, json.loads(bytes(event.msg))["op"] == "update") for event in events)
+            assert set(kinds.values()) == {1}
+            assert publisher.said("MongoDB is away")
