@@ -23,6 +23,7 @@ from broker.state import ClientRecord, ProducersRecord, Record
 __all__ = ["Broker"]
 
 REJECTED_PER_SECOND: Final = 100
+TRIM_EVERY_MS: Final = 1000
 KEPT_CODES: Final = frozenset({"bad_json", "bad_event", "schema"})
 
 
@@ -62,6 +63,7 @@ class Broker:
         self._connections = 0
         self._records_synced = 0
         self._rejected_second, self._rejected_count = 0, 0
+        self._trimmed_ms = 0
 
     # Connections
 
@@ -106,6 +108,10 @@ class Broker:
     def tick(self, now_ms: int) -> None:
         """Let what is due happen; to be called a few times a second."""
         self.delivery.tick(now_ms)
+        if now_ms - self._trimmed_ms >= TRIM_EVERY_MS:
+            self._trimmed_ms = now_ms
+            for topic in self.topics.values():
+                topic.trim_lanes()
 
     # Topics
 
@@ -144,7 +150,6 @@ class Broker:
             self.delivery.letters_stored(topic.visible)
         for subscription in topic.subscriptions.values():
             self.delivery.pump(subscription, now_ms)
-        topic.trim_lanes()
 
     def not_committed(self, topic: Topic, reason: str, now_ms: int) -> None:
         """A batch could not be written: refuse it and all that was accepted behind it."""

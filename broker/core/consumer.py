@@ -57,6 +57,10 @@ class Consumer:
             self.note_ids(offsets, lines)
         self.session.outbox.events(lines)
         self._unsent += offsets
+        if self.subscription.attempts:
+            # One that failed before may stand in an earlier bucket yet, from its last time here.
+            for offset in filter(self.subscription.attempts.__contains__, offsets):
+                self.deadlines.suspend(offset)
 
     def depart(self) -> None:
         """What was delivered until now is being handed to the socket."""
@@ -67,7 +71,6 @@ class Consumer:
         offsets, self._departing = self._departing, []
         if offsets:
             due = now_ms + self.subscription.policy.timeout_ms
-            # One that failed before may stand in an earlier bucket yet, from its last time here.
             failed = self.subscription.attempts
             for offset in filter(failed.__contains__, offsets) if failed else ():
                 self.deadlines.move(offset, due, self.in_flight)

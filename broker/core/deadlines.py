@@ -12,6 +12,7 @@ __all__ = ["Deadlines"]
 
 STEP_MS: Final = 100
 _COMPACT_AT: Final = 4096
+_NEVER: Final = 1 << 62
 
 
 class Deadlines:
@@ -37,6 +38,10 @@ class Deadlines:
         self._tracked += len(offsets)
         if self._tracked > _COMPACT_AT:
             self._compact(in_flight)
+
+    def suspend(self, offset: int) -> None:
+        """The event is on its way again: its old deadline counts no more, and the new one is not known yet."""
+        self._moved[offset] = _NEVER
 
     def move(self, offset: int, at_ms: int, in_flight: Container[int]) -> None:
         """Let an event that is in flight fail at `at_ms` and not before."""

@@ -43,9 +43,8 @@ class Delivery:
     def pump(self, subscription: Subscription, now_ms: int) -> None:
         """Give waiting events to consumers that have room, until one of the two has run out."""
         topic = self._topics[subscription.topic]
-        aged = (
-            topic.ages.offset_before(now_ms - subscription.policy.max_wait_ms) if subscription.policy.max_wait_ms else 0
-        )
+        max_wait_ms = subscription.policy.max_wait_ms
+        aged = topic.ages.offset_before(now_ms - max_wait_ms, topic.visible) if max_wait_ms else 0
         for consumer in subscription.next_consumers():
             while (room := consumer.room) > 0:
                 taken = subscription.take(min(room, TAKE_MAX, max(1, TAKE_BYTES // topic.recent.mean_bytes)), aged)

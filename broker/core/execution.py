@@ -206,8 +206,8 @@ class Execution:
             offsets = sorted(subscription.dead)
         else:
             offsets = list(dict.fromkeys(self._dead_offset(topic, subscription, ref) for ref in command.refs))
-        self._broker.delivery.redrive(Redrive(subscription, offsets, command.rate), now_ms)
         self._broker.reply(session, f"+OK redrive {topic.name} {len(offsets)}")
+        self._broker.delivery.redrive(Redrive(subscription, offsets, command.rate), now_ms)
 
     def _help(self, session: Session, command: commands.Help, now_ms: int) -> None:
         self._broker.reply(session, f"+OK {help_texts.help_text(command.verb)}")

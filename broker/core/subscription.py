@@ -186,25 +186,31 @@ class Subscription:
                 runs.setdefault(priority, []).extend(some)
         self.attempts = dict(record.attempts)
         self.dead = {offset: (priority_of(offset), letter) for offset, letter in record.dead}
+        opened = [
+            (offset, priority)
+            for offset, priority in ((offset, priority_of(offset)) for offset in record.open if offset not in self.dead)
+            if not any(first <= offset <= last for first, last in runs.get(priority, ()))
+        ]
+        # What is dead or open has been taken, too, wherever its lane's floor is.
+        passed = {priority: list(some) for priority, some in runs.items()}
+        for offset, priority in [*opened, *((offset, priority) for offset, (priority, _) in self.dead.items())]:
+            passed.setdefault(priority, []).append((offset, offset))
         for priority, lane in self._lanes.by_priority.items():
             position = lane.position_of(record.floors.get(priority, record.floor))
-            for first, last in sorted(runs.get(priority, ())):
+            for first, last in sorted(passed.get(priority, ())):
                 begin, end = lane.position_of(first), lane.position_of(last + 1)
                 if begin > position:
                     self._reopen(lane.slice(position, begin - position), priority)
                 position = max(position, end)
             self.positions[priority] = position
-        for offset in record.open:
-            priority = priority_of(offset)
-            if not any(first <= offset <= last for first, last in runs.get(priority, ())):
-                self._reopen([offset], priority)
+        for offset, priority in opened:
+            self._reopen([offset], priority)
 
     def _reopen(self, offsets: list[int], priority: int) -> None:
-        """Let events wait again whose slots are not known any more, unless they are dead."""
+        """Let events wait again whose slots are not known any more."""
         for offset in offsets:
-            if offset not in self.dead:
-                self._strays += 1
-                self.give_back({offset: slots.stray_slot(priority, self._strays)})
+            self._strays += 1
+            self.give_back({offset: slots.stray_slot(priority, self._strays)})
 
     def _take_lane(self, priority: int, count: int, taken: list[Taken]) -> int:
         """Take from one lane, mixed with what came back of the same or a higher priority; returns how many."""

@@ -48,7 +48,7 @@ class Topic:
         self.subscriptions: dict[str, Subscription] = {}
         self.published = 0
         self.duplicates = 0
-        self.ages = Ages(self.visible, log.last_timestamp)
+        self.ages = Ages(log.last_timestamp)
         self._pending = Batch(self.next)
         self._last_timestamp = log.last_timestamp
 
