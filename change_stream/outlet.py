@@ -1,6 +1,6 @@
 """Where the events of one session go: numbered, in order, to one topic."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from anyio.lowlevel import checkpoint
@@ -16,6 +16,7 @@ __all__ = ["Outlet"]
 
 # Conversion holds the loop for as long as a slice takes: a few milliseconds.
 _SLICE = 200
+_SLICE_BYTES = 2 << 20
 
 Convert = Callable[[RawBSONDocument, int], Event | None]
 Text = Callable[[RawBSONDocument], str]
@@ -24,8 +25,9 @@ Text = Callable[[RawBSONDocument], str]
 class Outlet:
     """Publishes behind `sequence`.
 
-    Who sends keeps `position` and `copied` at what lies behind the last thing sent. While `skip_through` is set, changes up
-    to that token are passed over.
+    At most about `window_bytes` of messages are unconfirmed, besides the publisher's own bound on their number. Who sends
+    keeps `position` and `copied` at what lies behind the last thing sent. While `skip_through` is set, changes up to that
+    token are passed over.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class Outlet:
         sequence: int,
         position: Position,
         copied: bytes | None,
+        window_bytes: int = 32 << 20,
     ) -> None:
         self.sequence = sequence
         self.is_stopped = False
@@ -48,6 +51,8 @@ class Outlet:
         self._converter = converter
         self._rejected = rejected
         self._store = store
+        self._window_bytes = window_bytes
+        self._unflushed_bytes = 0
         self._saved = ""
 
     def stop(self) -> None:
@@ -84,6 +89,7 @@ class Outlet:
     async def save(self, text: str) -> None:
         """Move the checkpoint without an event, once everything before it is confirmed."""
         await self._publisher.flush()
+        self._unflushed_bytes = 0
         if text != self._saved:
             await self._store.save(text)
             self._saved = text
@@ -96,26 +102,33 @@ class Outlet:
         return behind
 
     async def _send(self, documents: Sequence[RawBSONDocument], convert: Convert, text: Text) -> None:
-        for some in _slices(documents):
-            events: list[Event] = []
-            for raw in some:
-                try:
-                    event = convert(raw, self.sequence + 1)
-                except Unconvertible as error:
-                    await self._publisher.publish_many(events)
-                    events = []
-                    await self._rejected.keep(error, text(raw))
-                    await self.save(text(raw))
-                    continue
-                if event is not None:
-                    self.sequence += 1
-                    events.append(event)
-            await self._publisher.publish_many(events)
-            await checkpoint()
-            if self.is_stopped:
-                return
+        events: list[Event] = []
+        size = 0
+        for raw in documents:
+            try:
+                event = convert(raw, self.sequence + 1)
+            except Unconvertible as error:
+                await self._publish(events, size)
+                events, size = [], 0
+                await self._rejected.keep(error, text(raw))
+                await self.save(text(raw))
+                continue
+            if event is None:
+                continue
+            self.sequence += 1
+            events.append(event)
+            size += len(event.msg)
+            if len(events) == _SLICE or size >= _SLICE_BYTES:
+                await self._publish(events, size)
+                if self.is_stopped:
+                    return
+                events, size = [], 0
+        await self._publish(events, size)
 
-
-def _slices(documents: Sequence[RawBSONDocument]) -> Iterator[Sequence[RawBSONDocument]]:
-    for start in range(0, len(documents), _SLICE):
-        yield documents[start : start + _SLICE]
+    async def _publish(self, events: list[Event], size: int) -> None:
+        await self._publisher.publish_many(events)
+        self._unflushed_bytes += size
+        if self._unflushed_bytes >= self._window_bytes:
+            await self._publisher.flush()
+            self._unflushed_bytes = 0
+        await checkpoint()

@@ -124,6 +124,7 @@ class Relay:
                 sequence=0 if last is None else last.sequence or 0,
                 position=record.position,
                 copied=record.copied,
+                window_bytes=self._settings.window_bytes,
             )
             if self._is_stopping:
                 return

@@ -100,6 +100,9 @@ class Settings(SourceSettings):
         [], description="COLLECTION=FILE: aggregation stages for its changes, a JSON array (repeatable)"
     )
     window: int = Field(10_000, ge=1, description="events on the way to the broker that are not yet confirmed")
+    window_bytes: Bytes = Field(
+        "32MiB", validate_default=True, ge=1, description="bytes of their messages, at most (bytes, KiB, MiB)"
+    )
     batch_size: int = Field(1000, ge=1, le=100_000, description="changes that MongoDB sends at once, at most")
     ahead: int = Field(4000, ge=1, description="changes that are fetched ahead of their publishing, at most")
     ahead_bytes: Bytes = Field(
