@@ -7,6 +7,7 @@ import httpx
 import stamina
 import stamina.instrumentation
 from anyio.abc import Listener, SocketAttribute, SocketStream
+from msgspec.structs import replace
 
 from broker.errors import StartError
 from broker.program import logger, port_taken, ready
@@ -14,6 +15,7 @@ from sse_ingest.console import Console
 from sse_ingest.hashtags import HashtagCounts
 from sse_ingest.ingest import Ingest, LineSettings, Stored, WriterSize
 from sse_ingest.logger_stats import publish_statistics
+from sse_ingest.metrics import exported
 from sse_ingest.pool import PoolSize
 from sse_ingest.scoring import parse_emotion_values
 from sse_ingest.settings import Settings
@@ -59,7 +61,8 @@ async def _run(settings: Settings, stop: anyio.Event, ingest: Ingest, listener: 
         ready("sse_ingest", "{}:{}".format(*listener.extra(SocketAttribute.local_address)))
         if starts_by_itself:
             ingest.start()
-        await _work(settings, stop, ingest)
+        with exported(ingest):
+            await _work(settings, stop, ingest)
         background.cancel_scope.cancel()
     with anyio.move_on_after(LAST_KEEP_S):
         await ingest.keep()
@@ -108,9 +111,15 @@ def _sources(settings: Settings) -> list[Source]:
         raise StartError("there is nothing to read; give a source: --source http://HOST:4000/tweets/1 or replay:FILE")
     token = settings.mastodon_token.get_secret_value()
     rate = settings.replay_rate or None
-    return [
-        source_of(address, limits, rate=rate, loop=settings.replay_loop, token=token) for address in settings.source
-    ]
+    sources: dict[str, Source] = {}
+    for address in settings.source:
+        source = source_of(address, limits, rate=rate, loop=settings.replay_loop, token=token)
+        name, times = source.name, 1
+        while name in sources:
+            times += 1
+            name = f"{source.name} ({times})"
+        sources[name] = replace(source, name=name)
+    return list(sources.values())
 
 
 def _line_settings(settings: Settings, emotion_values: dict[str, float] | None) -> LineSettings:

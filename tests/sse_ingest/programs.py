@@ -44,7 +44,9 @@ class Program:
     def start(self) -> None:
         """Start it and wait until it is ready."""
         began = len(self.log())
-        command = [sys.executable, "-m", self._module, "--port", str(self.port), "--metrics-port", "0", "--log-json"]
+        command = [sys.executable, "-m", self._module, "--port", str(self.port), "--log-json"]
+        if "--metrics-port" not in self._flags:
+            command += ["--metrics-port", "0"]
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 [*command, *self._flags], stderr=log, cwd=self._folder, start_new_session=True

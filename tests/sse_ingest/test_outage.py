@@ -11,8 +11,8 @@ from pymongo import MongoClient
 from demo.mongod import ReplicaSet
 from sse_ingest.simulator.tweets import Timeline
 from tests.sse_ingest.programs import Person, Program, until
+from tests.sse_ingest.stored import assert_counts_are_exact
 from tests.sse_ingest.test_program import balance, both, ingester, simulator
-from tests.sse_ingest.test_store import assert_counts_are_exact
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(150)]
 

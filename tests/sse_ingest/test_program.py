@@ -8,13 +8,11 @@ import socket
 import subprocess
 import sys
 import time
-import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
-from pymongo import MongoClient
 from pymongo.database import Database
 
 from broker import SyncClient
@@ -23,17 +21,9 @@ from tests.processes import BrokerProcess
 from tests.sse_ingest.programs import Person, Program, until
 from tests.sse_ingest.samples import envelope, recording, status, write_lines
 from tests.sse_ingest.scripted import OK, Peer, ScriptedServer, chunk, response
-from tests.sse_ingest.test_store import assert_counts_are_exact
+from tests.sse_ingest.stored import assert_counts_are_exact
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(120)]
-
-
-@pytest.fixture
-def database(mongo_url: str) -> Iterator[Database[dict[str, Any]]]:
-    with MongoClient(mongo_url, tz_aware=True) as client:
-        name = f"ingest_{uuid.uuid4().hex[:12]}"
-        yield client[name]
-        client.drop_database(name)
 
 
 def ingester(folder: Path, mongo_url: str, database: Database[dict[str, Any]], *flags: object) -> Program:
@@ -403,3 +393,24 @@ def test_a_source_that_is_none_fails_alone_and_tells(
             assert program.wait() == 1
     assert "404" in program.logged("source cannot be read")[0]["reason"]
     assert database.tweets.count_documents({}) == 1
+
+
+def test_metrics_tell_what_the_account_tells(
+    tmp_path: Path, mongo_url: str, database: Database[dict[str, Any]]
+) -> None:
+    lines = [status(1), status(2, retweeted_status=status(1)), "garbage", {"delete": {}}]
+    path = write_lines(tmp_path / "lines.jsonl", lines)
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = probe.getsockname()[1]
+    flags = ("--source", f"replay:{path}", "--source", f"replay:{path}", "--autostart", "--metrics-port", port)
+    with ingester(tmp_path, mongo_url, database, *flags) as program:
+        until(lambda: program.logged("every source has ended"), 30, program.log)
+        exported = httpx.get(f"http://127.0.0.1:{port}/metrics").text
+        assert program.terminate() == 0
+    figures = dict(line.rsplit(" ", 1) for line in exported.splitlines() if line.startswith("tweetwire_ingest"))
+    accounts = balance(program)
+    assert list(accounts) == ["replay:lines.jsonl", "replay:lines.jsonl (2)"]
+    for source, account in accounts.items():
+        for member in ("read", "nested", "stored", "already_there", "notices", "rejected"):
+            assert float(figures[f'tweetwire_ingest_{member}_total{{source="{source}"}}']) == account[member], member
+    assert float(figures["tweetwire_ingest_mongodb_takes_batches"]) == 1

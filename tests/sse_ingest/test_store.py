@@ -1,72 +1,22 @@
 """In MongoDB each tweet is there once and counts once, whatever is sent twice and whatever breaks."""
 
-import json
 import sys
-import uuid
-from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from typing import Any
 
 import anyio
 import pytest
-from pymongo import MongoClient
 from pymongo.database import Database
 from pymongo.errors import AutoReconnect
 
 from broker.errors import StartError
 from sse_ingest.account import Account
-from sse_ingest.batch import Batch, Entry, Reject, reject_document
-from sse_ingest.handover import RawEvent, Scored
+from sse_ingest.batch import Reject, reject_document
 from sse_ingest.store import Store
-from sse_ingest.worker import Job, find
 from tests.sse_ingest.samples import status, user
+from tests.sse_ingest.stored import assert_counts_are_exact, batch_of
 
 pytestmark = pytest.mark.anyio
-JOB = Job("twitter", "", "test")
-
-
-@pytest.fixture
-def database(mongo_url: str) -> AsyncIterator[Database[dict[str, Any]]]:
-    with MongoClient(mongo_url, tz_aware=True) as client:
-        name = f"ingest_{uuid.uuid4().hex[:12]}"
-        yield client[name]
-        client.drop_database(name)
-
-
-@pytest.fixture
-async def store(mongo_url: str, database: Database[dict[str, Any]]) -> AsyncIterator[Store]:
-    store = await Store.open(mongo_url, database.name, 10.0)
-    yield store
-    await store.aclose()
-
-
-def scored(item: dict[str, Any]) -> list[Scored]:
-    findings = find(RawEvent(json.dumps(item)), JOB, lambda _: 0.25, datetime.now(UTC))
-    return [finding for finding in findings if isinstance(finding, Scored)]
-
-
-def batch_of(account: Account, *items: dict[str, Any]) -> Batch:
-    batch = Batch(1000)
-    for item in items:
-        for tweet in scored(item):
-            batch.add(Entry(tweet, account))
-    return batch
-
-
-def assert_counts_are_exact(database: Database[dict[str, Any]]) -> None:
-    """The invariant of `sse_ingest.store`."""
-    of_tweets = {
-        group["_id"]: (group["tweets"], pytest.approx(group["sum"]))
-        for group in database.tweets.aggregate(
-            [{"$group": {"_id": "$user.id_str", "tweets": {"$sum": 1}, "sum": {"$sum": "$engagement"}}}]
-        )
-    }
-    assert {one["_id"]: one["tweets_seen"] for one in database.users.find()} == {
-        user_id: tweets for user_id, (tweets, _) in of_tweets.items()
-    }
-    assert {
-        one["_id"]: (one["tweets"], one["engagement_sum"]) for one in database.users_engagements.find()
-    } == of_tweets
 
 
 async def test_documents_have_the_members_that_are_described(store: Store, database: Database[dict[str, Any]]) -> None:
