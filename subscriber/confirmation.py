@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import anyio
 
-from broker import Client, StoredEvent, Subscription
+from broker import Client, Subscription
 from subscriber.ledger import Ledger
 
 __all__ = ["Confirmation"]
@@ -22,7 +22,7 @@ class Acked:
 
     subscription: Subscription
     ledger: Ledger
-    events: Sequence[StoredEvent]
+    offsets: Sequence[int]
     connects: int
     stale: int
 
@@ -35,9 +35,9 @@ class Confirmation:
         self._waiting: list[Acked] = []
         self._has_waiting = anyio.Event()
 
-    def note(self, subscription: Subscription, ledger: Ledger, events: Sequence[StoredEvent]) -> None:
-        """Note, before they are sent, that acks of `events` are on their way."""
-        self._waiting.append(Acked(subscription, ledger, events, self._client.connects, subscription.stale))
+    def note(self, subscription: Subscription, ledger: Ledger, offsets: Sequence[int]) -> None:
+        """Note, before they are sent, that acks of `offsets` are on their way."""
+        self._waiting.append(Acked(subscription, ledger, offsets, self._client.connects, subscription.stale))
         self._has_waiting.set()
 
     async def run(self) -> None:
@@ -56,4 +56,4 @@ class Confirmation:
         for acked in waiting:
             is_same_connection = acked.connects == self._client.connects
             if is_same_connection and acked.stale == acked.subscription.stale:
-                acked.ledger.settle(acked.events)
+                acked.ledger.settle(acked.offsets)

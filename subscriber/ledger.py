@@ -24,12 +24,11 @@ Where nothing is pending, and as many offsets are missing as are lost, these are
 *surplus*: more arrived than was owed, so something settled in an earlier run came again, which counts as doubled.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from itertools import islice
 
 from msgspec import Struct
 
-from broker import StoredEvent
 from subscriber.offsets import OffsetSet
 
 __all__ = ["Balance", "Ledger", "Verdict"]
@@ -69,24 +68,21 @@ class Ledger:
         self.redelivered = 0
         self.doubled = 0
 
-    def receive(self, events: Iterable[StoredEvent]) -> None:
+    def receive(self, offsets: Sequence[int]) -> None:
         """Note the arrival of a batch."""
-        add = self.received.add
-        for event in events:
-            if not add(event.offset):
-                self._note_again(event.offset)
+        for offset in self.received.add_all(offsets):
+            if offset in self.settled:
+                self.doubled += 1
+            else:
+                self.redelivered += 1
 
-    def ack(self, events: Iterable[StoredEvent]) -> None:
+    def ack(self, offsets: Sequence[int]) -> None:
         """Note that a batch is being acked."""
-        add = self.acked.add
-        for event in events:
-            add(event.offset)
+        self.acked.add_all(offsets)
 
-    def settle(self, events: Iterable[StoredEvent]) -> None:
+    def settle(self, offsets: Sequence[int]) -> None:
         """Note that the broker confirmed the acks of a batch."""
-        add = self.settled.add
-        for event in events:
-            add(event.offset)
+        self.settled.add_all(offsets)
 
     def judge(self, opening: Balance, closing: Balance) -> Verdict:
         """Balance the account against what the broker said when the run began and when it ended."""
@@ -109,9 +105,3 @@ class Ledger:
             return []  # some were settled before the run, and nobody here knows which
         holes = self.received.missing(first, closing.next)
         return [(start, stop - 1) for start, stop in islice(holes, _RANGES_NAMED)]
-
-    def _note_again(self, offset: int) -> None:
-        if offset in self.settled:
-            self.doubled += 1
-        else:
-            self.redelivered += 1

@@ -131,7 +131,7 @@ class Stress:
         for timestamp, events in Counter([event.timestamp for event in batch]).items():
             self.latency.record(now_ms - timestamp, events)
             self._latency_of_second.record(now_ms - timestamp, events)
-        ledger.receive(batch)
+        ledger.receive([event.offset for event in batch])
 
     async def _settle(self, reader: Reader, batch: Sequence[StoredEvent]) -> None:
         if not self.settings.delay:
@@ -143,8 +143,9 @@ class Stress:
             await self._ack(reader, [event])
 
     async def _ack(self, reader: Reader, events: Sequence[StoredEvent]) -> None:
-        reader.ledger.ack(events)
-        reader.confirmation.note(reader.subscription, reader.ledger, events)
+        offsets = [event.offset for event in events]
+        reader.ledger.ack(offsets)
+        reader.confirmation.note(reader.subscription, reader.ledger, offsets)
         await reader.subscription.ack(events)
         count = self.settings.count
         if count is not None and sum(len(ledger.acked) for ledger in self.ledgers) >= count:

@@ -2,30 +2,19 @@
 
 from collections.abc import Iterable
 
-import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker import StoredEvent
 from subscriber.ledger import Balance, Ledger, Verdict
 
 NOTHING = Balance(next=0, unsettled=0)
 
 
-def events(offsets: Iterable[int], attempt: int = 1) -> list[StoredEvent]:
-    return [
-        StoredEvent(
-            topic="t", offset=offset, timestamp=0, id=str(offset), priority=0, msg=msgspec.Raw(b"1"), attempt=attempt
-        )
-        for offset in offsets
-    ]
-
-
 def ledger(received: Iterable[int] = (), settled: Iterable[int] = ()) -> Ledger:
     account = Ledger("t", "s")
-    account.receive(events(received))
-    account.ack(events(settled))
-    account.settle(events(settled))
+    account.receive(list(received))
+    account.ack(list(settled))
+    account.settle(list(settled))
     return account
 
 
@@ -35,14 +24,14 @@ def test_everything_received_and_settled_is_nothing_lost() -> None:
 
 def test_an_event_that_comes_again_before_its_ack_is_a_redelivery() -> None:
     account = ledger(range(3))
-    account.receive(events([1], attempt=2))
+    account.receive([1])
     assert (account.redelivered, account.doubled) == (1, 0)
 
 
-def test_an_event_that_comes_again_after_its_ack_is_doubled_whatever_its_attempt() -> None:
+def test_an_event_that_comes_again_after_its_ack_is_doubled() -> None:
     account = ledger(range(3), range(3))
-    account.receive(events([1], attempt=1))
-    account.receive(events([2], attempt=2))
+    account.receive([1])
+    account.receive([2])
     assert (account.redelivered, account.doubled) == (0, 2)
 
 
@@ -78,7 +67,7 @@ def test_what_an_earlier_run_had_settled_and_comes_again_is_a_surplus() -> None:
 
 def test_an_ack_without_confirmation_is_no_fault_whatever_became_of_it() -> None:
     account = ledger(range(10), range(8))
-    account.ack(events([8, 9]))
+    account.ack([8, 9])
     for unsettled in (0, 1, 2):
         verdict = account.judge(NOTHING, Balance(next=10, unsettled=unsettled))
         assert (verdict.lost, verdict.surplus) == (0, 0)

@@ -1,5 +1,6 @@
 """A set of offsets behaves like a set of integers, and names what is missing."""
 
+from collections.abc import Iterable
 from itertools import pairwise
 
 from hypothesis import given, settings
@@ -10,10 +11,9 @@ from subscriber.offsets import OffsetSet
 OFFSETS = st.integers(min_value=0, max_value=200_000)
 
 
-def filled(offsets: object) -> OffsetSet:
+def filled(offsets: Iterable[int]) -> OffsetSet:
     offset_set = OffsetSet()
-    for offset in offsets:  # type: ignore[attr-defined]
-        offset_set.add(offset)
+    offset_set.add_all(list(offsets))
     return offset_set
 
 
@@ -28,6 +28,26 @@ def test_it_holds_what_a_set_holds(offsets: list[int]) -> None:
     assert offset_set.first == (min(model) if model else None)
     assert offset_set.last == (max(model) if model else None)
     assert all((offset in offset_set) is (offset in model) for offset in [*offsets, 0, 7, 65_536])
+
+
+RUNS = st.builds(lambda first, count: list(range(first, first + count)), OFFSETS, st.integers(0, 70_000))
+
+
+@settings(deadline=None)
+@given(st.lists(RUNS | st.lists(OFFSETS, max_size=50), max_size=6))
+def test_whole_batches_go_in_as_single_offsets_do(batches: list[list[int]]) -> None:
+    model: set[int] = set()
+    offset_set = OffsetSet()
+    for batch in batches:
+        again = []
+        for offset in batch:
+            if offset in model:
+                again.append(offset)
+            model.add(offset)
+        assert offset_set.add_all(batch) == again
+        assert len(offset_set) == len(model)
+    assert {offset for begin, end in offset_set.ranges() for offset in range(begin, end)} == model
+    assert sum(offset_set._counts.values()) == len(model)
 
 
 @settings(deadline=None)
