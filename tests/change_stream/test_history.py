@@ -1,6 +1,7 @@
 """When MongoDB has forgotten where a topic was left, a policy decides, and a gap event tells both bounds."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -107,3 +108,23 @@ def test_going_on_with_a_gap(
     assert (first["op"], gap["op"], after["op"]) == ("insert", "gap", "insert")
     assert first["at"] // 1000 * 1000 <= gap["gap"]["from"] <= gap["gap"]["to"] <= after["at"]
     assert [event.sequence for event in events] == [1, 2, 3]
+
+
+def test_a_copy_that_was_left_goes_on_behind_the_gap(
+    tmp_path: Path, forgetful: ReplicaSet, mongo: MongoClient[dict[str, Any]], broker: BrokerProcess
+) -> None:
+    database = mongo["left_copy"]
+    database.tweets.insert_many([{"_id": n} for n in range(3000)])
+    flags = ("--map", "tweets=tweets", "--snapshot", "initial", "--chunk-size", "5", "--on-history-lost", "now")
+    with Publisher(tmp_path / "log", forgetful.url, broker.address, database.name, *flags) as publisher:
+        wait_for(broker.address, "tweets", 20)
+        publisher.kill()
+        assert not publisher.said("copied what was there")
+        _forget(database)
+        publisher.start()
+        events = wait_for(broker.address, "tweets", 3001, 60)
+    operations = Counter(change["op"] for change in changes(broker))
+    assert operations == {"snapshot": 3000, "gap": 1}
+    assert [event.sequence for event in events] == list(range(1, 3002))
+    assert [event.id for event in events if event.id != "tweets"] == [str(n) for n in range(3000)]
+    mongo.drop_database(database.name)
