@@ -118,11 +118,14 @@ def _sum_row(topic: str, windows: Sequence[Window], counted: Counter[int]) -> Ro
 
 def _deaths_row(deaths: dict[str, list[Death]]) -> Row:
     every = [(name, death) for name, of_one in deaths.items() for death in of_one]
+    faults = Counter((name, death.reason) for name, death in every if not death.is_explained).items()
     return Row(
         what="restarts that have a cause outside the program",
         wanted=len(every),
         found=sum(1 for _, death in every if death.is_explained),
-        faults="; ".join(f"{name} {death.reason}" for name, death in every if not death.is_explained),
+        faults="; ".join(
+            f"{name} {reason}" + (f" ({times} times)" if times > 1 else "") for (name, reason), times in faults
+        ),
     )
 
 

@@ -86,11 +86,12 @@ class Child:
             await self._gone.wait()
 
     def last_words(self) -> str:
-        """Return the last line of its log, where a program says why it ended."""
+        """Return the last line of its log that has words, where a program says why it ended."""
         with suppress(OSError), self.log_path.open("rb") as log:
             log.seek(max(0, self.log_path.stat().st_size - 16_384))
-            lines = [line.strip() for line in log.read().decode(errors="replace").splitlines() if line.strip()]
-            return lines[-1] if lines else ""
+            # A group of exceptions is drawn with a frame around its last words.
+            lines = [line.strip("|+- ") for line in log.read().decode(errors="replace").splitlines()]
+            return next((line for line in reversed(lines) if line), "")
         return ""
 
     async def _wait_for_needs(self) -> None:

@@ -90,7 +90,7 @@ def programs_of(
         *mongo,
         _broker(settings, at, on_broker),
         *spark,
-        _change_stream(settings, at),
+        _change_stream(settings, at, replica_set),
         _subscriber(at),
         *simulator,
         _ingest(settings, at),
@@ -139,12 +139,14 @@ def _ingest(settings: DemoSettings, at: Addresses) -> Program:
     )
 
 
-def _change_stream(settings: DemoSettings, at: Addresses) -> Program:
+def _change_stream(settings: DemoSettings, at: Addresses, replica_set: ReplicaSet | None) -> Program:
     return _ours(
         "change_stream",
         *("change_stream", "--mongo-url", at.mongo_url, "--database", settings.database),
-        *("--map", "tweets=tweets", "--map", "users=users", "--snapshot", "initial"),
-        *("--broker", at.broker_address, "--metrics-port", at.change_stream_metrics),
+        *("--map", "tweets=tweets", "--map", "users=users", "--broker", at.broker_address),
+        # What somebody else's MongoDB holds already has to be in the topics too; our own is empty at its first start.
+        *("--snapshot", "initial" if replica_set is None else "never"),
+        *("--metrics-port", at.change_stream_metrics),
         needs=("mongodb", "broker"),
     )
 

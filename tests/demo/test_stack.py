@@ -68,6 +68,8 @@ def test_somebody_elses_mongodb_is_not_started(tmp_path: Path) -> None:
     all_programs = programs(settings(tmp_path), is_embedded=False)
     assert "mongodb" not in all_programs
     assert flags(all_programs["change_stream"], "--mongo-url") == [AT.mongo_url]
+    assert flags(all_programs["change_stream"], "--snapshot") == ["initial"]
+    assert flags(programs(settings(tmp_path))["change_stream"], "--snapshot") == ["never"]
 
 
 def test_everything_lives_in_the_data_directory(tmp_path: Path) -> None:

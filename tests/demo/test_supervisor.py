@@ -101,7 +101,8 @@ async def test_a_crash_is_a_restart_without_an_explanation(tmp_path: Path) -> No
         mark = pathlib.Path(sys.argv[1])
         if not mark.exists():
             mark.touch()
-            raise SystemExit("out of cheese")
+            print("  | KeyError: 'cheese'\\n  +----------------", file=sys.stderr, flush=True)
+            raise SystemExit(1)
         time.sleep(60)
         """,
         str(tmp_path / "mark"),
@@ -109,7 +110,7 @@ async def test_a_crash_is_a_restart_without_an_explanation(tmp_path: Path) -> No
     async with supervised([crashes_once], tmp_path) as supervisor:
         child = supervisor["thing"]
         await until(lambda: child.restarts == 1 and child.is_ready)
-        assert child.deaths[0].reason == "ended with status 1: out of cheese"
+        assert child.deaths[0].reason == "ended with status 1: KeyError: 'cheese'"
         assert not child.deaths[0].is_explained
 
 
