@@ -38,7 +38,7 @@ class PoolSize(Struct, frozen=True):
 
     least: int = 1
     most: int = 2
-    events_per_task: int = 64
+    events_per_task: int = 200
     task_timeout_s: float = 30.0
 
 

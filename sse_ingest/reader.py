@@ -45,7 +45,7 @@ class Reader:
 
     def start(self) -> None:
         """Read, from behind what was read last, unless that is done already or the source has no more."""
-        if self.is_reading or self.done.is_set():
+        if self.done.is_set() or (self.is_reading and not self._stopped.is_set()):
             return
         self._stopped = threading.Event()
         self._feed = self.source.open_feed(self.state, self.last_id)
@@ -74,10 +74,11 @@ class Reader:
                     self._account.progress.withdraw(arrival.event.number)
                     break
                 self.last_id = arrival.last_id
-            if stopped.is_set():
-                self.state.becomes("stopped")
-            else:
+            if not stopped.is_set():
                 self._finish("ended")
+            elif stopped is self._stopped:
+                # A thread that took long to stop has a successor by now, whose state this is.
+                self.state.becomes("stopped")
         except SourceRefused as refusal:
             log.error("source cannot be read", source=self.source.name, reason=str(refusal))
             self._finish("failed", str(refusal))

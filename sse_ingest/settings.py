@@ -3,8 +3,10 @@
 import os
 from pathlib import Path
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import AliasChoices, Field, SecretStr, field_validator, model_validator
+from pydantic_settings import SettingsConfigDict
 
+from broker.addresses import split_address
 from broker.program import ProgramSettings, settings_config
 from broker.units import Bytes, Seconds
 from sse_ingest.scoring import ScorerName
@@ -18,7 +20,8 @@ class Settings(ProgramSettings):
     `python -m sse_ingest report` draws what is stored.
     """
 
-    model_config = settings_config("python -m sse_ingest")
+    # The prefix goes before aliases too; else a shell's own RATE and LOOP would be read.
+    model_config = settings_config("python -m sse_ingest") | SettingsConfigDict(env_prefix_target="all")
 
     metrics_port: int = Field(9601, ge=0, le=65535, description="port of Prometheus metrics, 0 for none")
     source: list[str] = Field(
@@ -47,7 +50,7 @@ class Settings(ProgramSettings):
         ge=1,
         description="worker processes of a source, at most; the default is the number of cores",
     )
-    worker_events: int = Field(64, ge=1, le=10_000, description="events given to a worker at once, at most")
+    worker_events: int = Field(200, ge=1, le=10_000, description="events given to a worker at once, at most")
     worker_timeout: Seconds = Field(
         "30s", validate_default=True, gt=0, description="time after which a worker that does not answer is replaced"
     )
@@ -56,8 +59,15 @@ class Settings(ProgramSettings):
     )
     emotion_values: str = Field("", description="URL or FILE of lines 'word TAB score', for --scorer lexicon")
 
-    replay_rate: float = Field(0.0, ge=0, description="events a second of a replay, 0 for as fast as they are taken")
-    replay_loop: bool = Field(False, description="begin a replay anew when it ends")
+    replay_rate: float = Field(
+        0.0,
+        ge=0,
+        validation_alias=AliasChoices("replay_rate", "rate"),
+        description="events a second of a replay, 0 for as fast as they are taken",
+    )
+    replay_loop: bool = Field(
+        False, validation_alias=AliasChoices("replay_loop", "loop"), description="begin a replay anew when it ends"
+    )
     event_bytes_max: Bytes = Field(
         "1MiB", validate_default=True, gt=0, description="size of an event beyond which it is skipped"
     )
@@ -82,6 +92,13 @@ class Settings(ProgramSettings):
     stop_within: Seconds = Field(
         "10s", validate_default=True, gt=0, description="time to write what is in memory after a signal"
     )
+
+    @field_validator("broker")
+    @classmethod
+    def _is_address(cls, broker: str) -> str:
+        if broker:
+            split_address(broker)
+        return broker
 
     @model_validator(mode="after")
     def _is_consistent(self) -> "Settings":

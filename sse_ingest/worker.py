@@ -22,8 +22,8 @@ from sse_ingest.shapes import SHAPES, Shape
 
 __all__ = ["Job", "find", "scorer_of", "work"]
 
-DOCUMENT_BYTES_MAX = 1 << 20
-"""A tweet's document has a few KB; one beyond this would not fit a broker's line."""
+DOCUMENT_BYTES_MAX = 1 << 18
+"""A tweet's document has a few KB; with much more its change event would not fit a line of the broker's (1 MiB)."""
 
 
 class Job(Struct, frozen=True):

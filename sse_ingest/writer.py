@@ -17,7 +17,7 @@ __all__ = ["Item", "Writer"]
 
 Item = Entry | Reject
 
-DELIVERIES_MAX = 32
+DELIVERIES_MAX = 16
 """How many deliveries, of at most one worker's task each, may wait for the batch before them."""
 
 

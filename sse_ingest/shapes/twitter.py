@@ -36,8 +36,6 @@ _PANIC = re.compile(r'\s*\{\s*"message"\s*:\s*panic\s*\}\s*')
 _HASHTAG = re.compile(r"(?<![\w&])[#＃](\w*[^\W\d_]\w*)")
 _MENTION = re.compile(r"(?<![\w@])@(\w{1,15})")
 _URL = re.compile(r"https?://[^\s<>\"]+")
-_PROFILE_TEXTS = ("description", "location", "url", "lang", "time_zone")
-_PROFILE_COUNTS = ("friends_count", "listed_count", "statuses_count", "favourites_count")
 
 
 def unwrap(event: str, data: str, origin: str) -> list[Found]:
@@ -65,15 +63,16 @@ def _out_of_envelope(message: Any) -> Any:
 def _objects(status: Any) -> list[Found]:
     if not isinstance(status, dict):
         return [Unusable(f"no tweet: a JSON {type(status).__name__}")]
-    for name in _NOTICES:
-        if name in status and "user" not in status:
-            return [Notice(name)]
+    if "user" not in status:
+        for name in _NOTICES:
+            if name in status:
+                return [Notice(name)]
     found: list[Found] = []
     waiting = [status]
     while waiting and len(found) < NESTED_MAX:
         outer = waiting.pop()
-        nested = [outer.get(member) for member in ("quoted_status", "retweeted_status")]
-        waiting.extend(inner for inner in nested if isinstance(inner, dict) and inner)
+        nested = (outer.get("quoted_status"), outer.get("retweeted_status"))
+        waiting.extend(inner for inner in nested if inner and isinstance(inner, dict))
         tweet = _tweet(outer)
         if isinstance(tweet, Unusable) and found:
             tweet.raw = json_text(outer)
@@ -172,13 +171,21 @@ def _user(author: Any) -> User | None:
     user_id = identifier(author.get("id_str"), author.get("id"))
     if user_id is None:
         return None
-    profile: dict[str, Any] = {member: text_or_none(author.get(member)) for member in _PROFILE_TEXTS}
-    profile.update((member, count(author.get(member))) for member in _PROFILE_COUNTS)
-    profile["protected"] = author.get("protected") is True
-    profile["created_at"] = date(author.get("created_at"))
-    profile["profile_image_url"] = text_or_none(
-        author.get("profile_image_url_https") or author.get("profile_image_url")
-    )
+    picture = author.get("profile_image_url_https") or author.get("profile_image_url")
+    profile = {
+        "description": text_or_none(author.get("description")),
+        "location": text_or_none(author.get("location")),
+        "url": text_or_none(author.get("url")),
+        "lang": text_or_none(author.get("lang")),
+        "time_zone": text_or_none(author.get("time_zone")),
+        "friends_count": count(author.get("friends_count")),
+        "listed_count": count(author.get("listed_count")),
+        "statuses_count": count(author.get("statuses_count")),
+        "favourites_count": count(author.get("favourites_count")),
+        "protected": author.get("protected") is True,
+        "created_at": date(author.get("created_at")),
+        "profile_image_url": text_or_none(picture),
+    }
     return User(
         id=user_id,
         screen_name=text_or_none(author.get("screen_name")) or user_id,

@@ -19,7 +19,6 @@ _MONTHS = {
         ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"), 1
     )
 }
-_TWITTER_DATE = re.compile(r"\w{3} (\w{3}) (\d\d) (\d\d):(\d\d):(\d\d) \+0000 (\d{4})")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _decode = msgspec.json.Decoder().decode
 
@@ -49,6 +48,8 @@ def identifier(text: Any, number: Any = None) -> str | None:
 
 def count(value: Any) -> int:
     """Return a count: 0 for null and for what is none, at most what an Int64 holds."""
+    if type(value) is int and 0 <= value <= _INT64_MAX:
+        return value
     if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
         return 0
     return _INT64_MAX if value >= _INT64_MAX else int(value)
@@ -59,10 +60,11 @@ def date(value: Any) -> datetime | None:
     if not isinstance(value, str):
         return None
     try:
-        if match := _TWITTER_DATE.fullmatch(value):
-            month, day, hour, minute, second, year = match.groups()
+        if len(value) == 30 and value[19:26] == " +0000 ":
+            month, day, year = _MONTHS[value[4:7]], int(value[8:10]), int(value[26:])
+            # A leap second is a second of which Python knows nothing.
             return datetime(
-                int(year), _MONTHS[month], int(day), int(hour), int(minute), min(int(second), 59), tzinfo=UTC
+                year, month, day, int(value[11:13]), int(value[14:16]), min(int(value[17:19]), 59), tzinfo=UTC
             )
         parsed = datetime.fromisoformat(value)
         return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
@@ -77,8 +79,10 @@ def text_or_none(value: Any) -> str | None:
 
 def texts(items: Any, *members: str) -> list[str]:
     """Return the first text member of each object in `items`, in order and each once."""
+    if not items or not isinstance(items, list):
+        return []
     found: dict[str, None] = {}
-    for item in items if isinstance(items, list) else ():
+    for item in items:
         value = item
         if isinstance(item, dict):
             value = next((item[member] for member in members if text_or_none(item.get(member))), None)

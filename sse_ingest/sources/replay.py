@@ -9,11 +9,12 @@ from broker.errors import StartError
 from sse_ingest.handover import RawEvent
 from sse_ingest.sources.blocks import Blocks
 from sse_ingest.sources.source import Arrival, SourceState
-from sse_ingest.sources.stream import arrivals
+from sse_ingest.sources.stream import arrivals, too_large
 
 __all__ = ["Replay"]
 
 _CHUNK_BYTES = 1 << 16
+_HEAD_BYTES = 4096
 
 
 class Replay:
@@ -63,6 +64,12 @@ class Replay:
                     for block in blocks.feed(chunk):
                         yield from arrivals(block, self._bytes_max)
                 return
-            for line in file:
-                if line.strip():
+            while line := file.readline(self._bytes_max + 1):
+                if len(line) > self._bytes_max:
+                    yield Arrival(
+                        RawEvent(line[:_HEAD_BYTES].decode("utf-8", "replace"), fault=too_large(self._bytes_max))
+                    )
+                    while line and not line.endswith(b"\n"):
+                        line = file.readline(self._bytes_max)
+                elif line.strip():
                     yield Arrival(RawEvent(line.decode("utf-8", "replace").rstrip("\r\n")))

@@ -22,7 +22,7 @@ from sse_ingest.handover import RawEvent
 from sse_ingest.sources.blocks import Block, Blocks
 from sse_ingest.sources.source import Arrival, SourceRefused, SourceState
 
-__all__ = ["EventStream", "StreamLimits", "arrivals"]
+__all__ = ["EventStream", "StreamLimits", "arrivals", "too_large"]
 
 _UNKNOWN_ID = frozenset({400, 404, 410, 412, 416})
 _LATER = frozenset({408, 425, 429})
@@ -165,11 +165,16 @@ class EventStream:
         self._stopped.wait(pause)
 
 
+def too_large(bytes_max: int) -> str:
+    """Say why an event is not taken."""
+    return f"the event is larger than {bytes_max} bytes"
+
+
 def arrivals(block: Block, bytes_max: int) -> Iterator[Arrival]:
     """Yield the event that a block holds, if it holds one."""
     if block.is_cut:
         head = block.body.decode("utf-8", "replace")
-        yield Arrival(RawEvent(head, fault=f"the event is larger than {bytes_max} bytes"), block.last_id)
+        yield Arrival(RawEvent(head, fault=too_large(bytes_max)), block.last_id)
         return
     for event in SSEClient(iter([block.body])).events():
         yield Arrival(RawEvent(event.data, event.event), block.last_id)

@@ -31,7 +31,17 @@ def in_flight(program: Program) -> int:
 
 
 def test_mongodb_killed_under_load_loses_and_doubles_nothing(tmp_path: Path) -> None:
-    flags = ("--autostart", "--mongo-timeout", "2s", "--inbox-size", 300, "--flush-every", "500ms")
+    flags = (
+        "--autostart",
+        "--mongo-timeout",
+        "2s",
+        "--inbox-size",
+        300,
+        "--flush-every",
+        "500ms",
+        "--worker-events",
+        64,
+    )
     with ReplicaSet(tmp_path / "mongod") as mongod, MongoClient(mongod.url, tz_aware=True) as client:
         database = client["ingest"]
         with (
@@ -47,7 +57,7 @@ def test_mongodb_killed_under_load_loses_and_doubles_nothing(tmp_path: Path) -> 
             with Person(program.port) as person:
                 assert "MongoDB does not take batches" in person.ask("status", 2)
             while time.monotonic() - began < AWAY_S:
-                assert in_flight(program) < 2 * (300 + 2 * 64) + 33 * 64 * 2 + 500
+                assert in_flight(program) < 2 * (300 + 2 * 64) + 16 * 64 * 2 + 500
                 time.sleep(0.5)
             assert rss_bytes(program.pid) - memory < 64 << 20
             mongod.members[0].start()

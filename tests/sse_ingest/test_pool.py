@@ -135,6 +135,16 @@ async def test_a_worker_that_hangs_is_replaced_and_the_culprit_found() -> None:
     assert pool.crashes == 1
 
 
+async def test_an_event_that_takes_for_ever_is_found_among_others_and_rejected() -> None:
+    delivered = Delivered()
+    endless = RawEvent(json.dumps(status(99, text="good but bad " * 15_000)))
+    async with running(PoolSize(1, 1, task_timeout_s=1.0), delivered) as (pool, inbox):
+        put(inbox, *(tweet(number) for number in range(1, 6)), endless, *(tweet(number) for number in range(6, 11)))
+    assert sorted(map(int, delivered.tweets)) == list(range(1, 11))
+    assert delivered.rejected == ["its worker died: no reply within 1 s"]
+    assert pool.crashes == 2
+
+
 async def test_a_pool_grows_under_load_shrinks_without_and_loses_nothing() -> None:
     delivered = Delivered()
     sizes = [1]

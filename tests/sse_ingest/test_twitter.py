@@ -193,7 +193,7 @@ def test_dates_are_utc_and_impossible_ones_nothing() -> None:
 
 
 def test_a_huge_tweet_is_rejected_with_its_size() -> None:
-    (rejected,) = find(RawEvent(json.dumps(status(text="x" * (2 << 20)))), JOB, lambda _: 0.0, NOW)
+    (rejected,) = find(RawEvent(json.dumps(status(text="x" * (1 << 19)))), JOB, lambda _: 0.0, NOW)
     assert isinstance(rejected, Rejected)
     assert "bytes" in rejected.error
 

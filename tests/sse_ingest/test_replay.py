@@ -1,0 +1,79 @@
+"""A file is read line by line, whole, once or for ever, at the rate that is asked for."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from broker.errors import StartError
+from sse_ingest.sources import Arrival, SourceState, StreamLimits, source_of
+from sse_ingest.sources.replay import Replay
+from tests.sse_ingest.samples import recording
+
+
+def replay(path: Path, *, rate: float | None = None, loop: bool = False, bytes_max: int = 1 << 20) -> Replay:
+    return Replay(path, SourceState("test"), rate=rate, loop=loop, bytes_max=bytes_max)
+
+
+def test_lines_are_events_whatever_ends_them_and_empty_ones_are_none(tmp_path: Path) -> None:
+    path = tmp_path / "lines.jsonl"
+    path.write_bytes(
+        "a\n\n  \r\nb\u2028c\r\nö\xff".encode("latin-1", "xmlcharrefreplace").replace(b"&#8232;", "\u2028".encode())
+    )
+    assert [arrival.event.data for arrival in replay(path)] == ["a", "b\u2028c", "\ufffd\ufffd"]
+
+
+def test_a_line_above_the_limit_is_reported_and_the_next_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "lines.jsonl"
+    path.write_text("a\n" + "x" * 1000 + "\n" + "y" * 100 + "\nb\n" + "z" * 500)
+    events = [arrival.event for arrival in replay(path, bytes_max=101)]
+    assert [event.fault is not None for event in events] == [False, True, False, False, True]
+    assert events[2].data == "y" * 100
+    assert events[3].data == "b"
+
+
+def test_a_loop_begins_anew_until_it_is_closed_and_an_empty_file_ends_it(tmp_path: Path) -> None:
+    path = tmp_path / "lines.jsonl"
+    path.write_text("a\nb\n")
+    feed = replay(path, loop=True)
+    seen: list[Arrival] = []
+    for arrival in feed:
+        seen.append(arrival)
+        if len(seen) == 5:
+            feed.close()
+    assert [arrival.event.data for arrival in seen] == ["a", "b", "a", "b", "a"]
+    path.write_text("")
+    assert list(replay(path, loop=True)) == []
+
+
+def test_the_rate_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "lines.jsonl"
+    path.write_text("a\n" * 50)
+    began = time.monotonic()
+    assert len(list(replay(path, rate=200))) == 50
+    assert 0.2 < time.monotonic() - began < 2
+
+
+def test_a_recorded_stream_is_replayed_as_it_came() -> None:
+    assert len(list(replay(recording("rtp-server/stream.sse")))) == 7
+
+
+@pytest.mark.parametrize(
+    ("address", "name", "shape", "origin"),
+    [
+        ("http://u:p@host:4000/tweets/1?k=secret", "host:4000/tweets/1", "twitter", ""),
+        ("mastodon:social.example", "mastodon:social.example", "mastodon", "social.example"),
+        ("mastodon:http://127.0.0.1:3000/", "mastodon:127.0.0.1:3000", "mastodon", "127.0.0.1:3000"),
+        ("wikimedia", "wikimedia", "wikimedia", "wikimedia"),
+        ("wikimedia:https://example.org/stream", "wikimedia", "wikimedia", "wikimedia"),
+    ],
+)
+def test_addresses_name_sources_without_their_secrets(address: str, name: str, shape: str, origin: str) -> None:
+    source = source_of(address, StreamLimits())
+    assert (source.name, source.shape, source.origin) == (name, shape, origin)
+
+
+@pytest.mark.parametrize("address", ["", "x", "http://", "ftp://a/b", "mastodon:", "replay:"])
+def test_what_is_no_address_is_one_sentence(address: str) -> None:
+    with pytest.raises(StartError, match="is no source"):
+        source_of(address, StreamLimits())
