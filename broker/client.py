@@ -5,6 +5,7 @@ writes what has been queued. Always true: `_sent` holds, in order, every command
 lost connection all of them are sent again, save acks, since what was in flight is given again.
 """
 
+import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
@@ -85,6 +86,14 @@ class _AckCommand(_Command):
         return True
 
 
+class _HelloCommand(_Command):
+    """The first command of a connection: a refusal of it means that nothing else will go well."""
+
+    def refuse(self, refusal: Refusal) -> bool:
+        logger.error("the broker refuses this client", code=refusal.code, reason=refusal.text)
+        return super().refuse(refusal)
+
+
 class _SubscribeCommand(_Command):
     """The command that makes a subscription, or goes on with it on a new connection."""
 
@@ -138,11 +147,19 @@ class Client:
     """
 
     def __init__(
-        self, address: str = "127.0.0.1:8000", *, name: str = "client", connect_timeout_s: float = 10.0
+        self,
+        address: str = "127.0.0.1:8000",
+        *,
+        name: str = "client",
+        token: str | None = None,
+        tls: ssl.SSLContext | None = None,
+        connect_timeout_s: float = 10.0,
     ) -> None:
         self.address = address
         self.name = name
         self.connects = 0
+        self._hello = replies.hello_line(name, token)
+        self._tls = tls
         self._connect_timeout_s = connect_timeout_s
         self._queue: list[bytes] = []
         self._queued_bytes = 0
@@ -239,6 +256,10 @@ class Client:
         answer: dict[str, Any] = msgspec.json.decode(replies.json_answer(await self._ask(b"stats\n"), 2))
         return answer
 
+    async def command(self, line: str) -> str:
+        """Have a command carried out as it is typed, and return its reply; see `replies.command_line`. Raises Refusal."""
+        return (await self._ask(replies.command_line(line))).decode()
+
     async def ping(self) -> None:
         """Wait for the broker's sign of life."""
         await self._ask(b"ping\n")
@@ -296,7 +317,9 @@ class Client:
 
     async def _connect(self) -> ByteStream:
         host, port = split_address(self.address)
-        return await anyio.connect_tcp(host, port)
+        if self._tls is None:
+            return await anyio.connect_tcp(host, port)
+        return await anyio.connect_tcp(host, port, ssl_context=self._tls, tls_standard_compatible=False)
 
     async def _serve(self, stream: ByteStream) -> None:
         while True:
@@ -324,7 +347,7 @@ class Client:
     def _greet(self) -> None:
         """Say on a new connection: who this is, what it subscribes to, and all that had no reply."""
         again = [command for command in self._sent if command.resend()]
-        hello = [_Command(b""), _Command(f"hello {self.name}\n".encode())]
+        hello = [_Command(b""), _HelloCommand(self._hello)]
         if self.connects:
             known = [subscription for subscription in self._subscriptions.values() if subscription.known_as]
             hello += [_SubscribeCommand(subscription.resume_line(), subscription) for subscription in known]

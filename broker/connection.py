@@ -11,18 +11,21 @@ from typing import Final, Protocol
 
 import anyio
 import structlog
+from anyio import to_thread
 from anyio.abc import ByteStream
 
-from broker.core import Broker, Session
+from broker.core import Access, Broker, Session
 from broker.errors import Refusal
 from broker.protocol import GREETING_LIMIT, LineSplitter, is_foreign_protocol, parse_lines
+from broker.protocol.commands import Hello
 
-__all__ = ["Connection", "End"]
+__all__ = ["Connection", "End", "Users"]
 
 READ_BYTES: Final = 256 << 10
 BACKLOG_BYTES: Final = 4 << 20
 AWAITED_MAX: Final = 100_000
 SEND_S: Final = 60.0
+FAILED_HELLOS_MAX: Final = 3
 
 logger = structlog.stdlib.get_logger()
 
@@ -35,13 +38,23 @@ class End(Enum):
     FOREIGN = "foreign protocol"
     SHUTDOWN = "shutdown"
     STALLED = "did not read"
+    TOO_MANY = "too many connections"
     BUG = "bug"
+
+
+class Users(Protocol):
+    """Those who may connect."""
+
+    def identify(self, name: str, token: str) -> Access | None:
+        """Return what somebody may do, None where name and token do not fit; takes its time, so call it in a thread."""
+        ...
 
 
 class Host(Protocol):
     """The server that a connection belongs to."""
 
     broker: Broker
+    users: Users | None
 
     def now_ms(self) -> int:
         """The broker's clock: milliseconds since 1970 UTC."""
@@ -55,15 +68,16 @@ class Host(Protocol):
 class Connection:
     """Owns one stream and its session."""
 
-    def __init__(self, server: Host, stream: ByteStream, session: Session, line_bytes_max: int) -> None:
+    def __init__(self, host: Host, stream: ByteStream, session: Session, line_bytes_max: int) -> None:
         self.session = session
         self.end: End | None = None
-        self._server = server
+        self._host = host
         self._stream = stream
         self._splitter = LineSplitter(line_bytes_max)
         self._has_output = anyio.Event()
         self._has_drained = anyio.Event()
         self._is_greeted = False
+        self._failed_hellos = 0
         self._scope: anyio.CancelScope | None = None
 
     async def run(self) -> End:
@@ -100,7 +114,7 @@ class Connection:
             data = await self._stream.receive(READ_BYTES)
             if not self._is_greeted and self._is_foreign(data):
                 return
-            self._execute(data)
+            await self._execute(data)
         self.end = End.LEFT
         while session.outbox.is_waiting or session.outbox.size:
             self._has_drained = anyio.Event()
@@ -114,17 +128,34 @@ class Connection:
         self.end = End.FOREIGN
         return True
 
-    def _execute(self, data: bytes) -> None:
-        broker, session = self._server.broker, self.session
-        now_ms = self._server.now_ms()
+    async def _execute(self, data: bytes) -> None:
+        broker, session = self._host.broker, self.session
+        now_ms = self._host.now_ms()
         for command in parse_lines(self._splitter.feed(data), self._splitter.max_bytes):
             if isinstance(command, Refusal):
                 broker.refuse(session, command, now_ms)
+            elif isinstance(command, Hello) and not await self._is_who_it_says(command):
+                broker.refuse(session, Refusal("unauthenticated", "no such name and token"), now_ms)
             else:
                 broker.execute(session, command, now_ms)
             if session.is_leaving:
                 break
-        self._server.carry_out()
+        self._host.carry_out()
+
+    async def _is_who_it_says(self, hello: Hello) -> bool:
+        """Check a name and token where there are users; the third failure in a row ends the connection."""
+        users = self._host.users
+        if users is None:
+            return True
+        access = await to_thread.run_sync(users.identify, hello.name, hello.token or "")
+        if access is not None:
+            self._failed_hellos, self.session.access = 0, access
+            return True
+        self._failed_hellos += 1
+        logger.warning("refused a hello", name=hello.name, peer=self.session.peer, failed=self._failed_hellos)
+        if self._failed_hellos >= FAILED_HELLOS_MAX:
+            self.session.is_leaving = True
+        return False
 
     async def _write(self) -> None:
         session = self.session
@@ -140,5 +171,5 @@ class Connection:
             if patience.cancelled_caught:
                 self.close(End.STALLED)
                 return
-            self._server.broker.sent(session, self._server.now_ms())
-            self._server.carry_out()
+            self._host.broker.sent(session, self._host.now_ms())
+            self._host.carry_out()

@@ -8,7 +8,7 @@ import fcntl
 import os
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
@@ -19,8 +19,8 @@ import structlog
 from anyio import to_thread
 from anyio.abc import ByteStream, SocketAttribute, TaskGroup
 
-from broker.connection import Connection, End
-from broker.core import Broker, Fetch, Topic
+from broker.connection import Connection, End, Users
+from broker.core import EVERYTHING, NOTHING, Broker, Fetch, Topic
 from broker.core.dead_letters import DEAD_LETTERS
 from broker.core.restoration import restore
 from broker.errors import StartError
@@ -81,7 +81,17 @@ class DataDirectory:
 class Server:
     """Serves one data directory on one or more listeners."""
 
-    def __init__(self, data_dir: Path, durability: Durability, line_bytes_max: int = 1 << 20) -> None:
+    def __init__(
+        self,
+        data_dir: Path,
+        durability: Durability,
+        *,
+        line_bytes_max: int = 1 << 20,
+        connections_max: int = 10_000,
+        users: Users | None = None,
+    ) -> None:
+        self.users = users
+        self._connections_max = connections_max
         self.data = DataDirectory(data_dir, durability)
         self.broker = Broker(self.data, version=version("tweetwire"), promise=durability)
         self._line_bytes_max = line_bytes_max
@@ -118,7 +128,11 @@ class Server:
     async def handle(self, stream: ByteStream) -> None:
         """Serve one connection."""
         peer = stream.extra(SocketAttribute.remote_address, "")
-        session = self.broker.connect(f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer))
+        name = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer)
+        if len(self._connections) >= self._connections_max:
+            await self._turn_away(stream, name)
+            return
+        session = self.broker.connect(name, EVERYTHING if self.users is None else NOTHING)
         connection = self._connections[session.number] = Connection(self, stream, session, self._line_bytes_max)
         async with stream:
             connection.wake()
@@ -128,6 +142,14 @@ class Server:
             self.broker.disconnect(session, self.now_ms())
             self.carry_out()
         logger.debug("connection ended", client=session.name, peer=session.peer, why=end.value)
+
+    async def _turn_away(self, stream: ByteStream, peer: str) -> None:
+        """Refuse a connection above the limit in one line."""
+        logger.warning("too many connections", peer=peer, limit=self._connections_max)
+        self.ends[End.TOO_MANY] += 1
+        async with stream:
+            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+                await stream.send(f"-ERR too_many {self._connections_max} connections are open\n".encode())
 
     def carry_out(self) -> None:
         """Do what the core left to do; everything that has to wait is given to the task that owns it."""

@@ -1,8 +1,9 @@
 """The broker's settings."""
 
 from pathlib import Path
+from typing import Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from broker.program import ProgramSettings, settings_config
 from broker.server import Durability
@@ -24,7 +25,20 @@ class BrokerSettings(ProgramSettings):
         description="what a confirmation promises: synced (the disk has it), written (the system has it), memory",
     )
     topic: list[str] = Field([], description="topic to make at start (repeatable)")
+    users: Path | None = Field(None, description="TOML file of those who may connect; see python -m broker.users")
+    tls_cert: Path | None = Field(None, description="PEM file with the certificate chain; makes the port TLS")
+    tls_key: Path | None = Field(None, description="PEM file with the certificate's key")
+    tls_ca: Path | None = Field(None, description="PEM file of the authority that clients' certificates must be from")
+    connections_max: int = Field(10_000, ge=1, description="most connections at once")
     line_bytes_max: Bytes = Field(
         "1MiB", validate_default=True, description="longest line that is taken (bytes, KiB, MiB)"
     )
     metrics_port: int = Field(9600, ge=0, le=65535, description="port of Prometheus metrics, 0 for none")
+
+    @model_validator(mode="after")
+    def _whole_tls(self) -> Self:
+        if (self.tls_cert is None) != (self.tls_key is None):
+            raise ValueError("--tls-cert and --tls-key go together")
+        if self.tls_ca is not None and self.tls_cert is None:
+            raise ValueError("--tls-ca needs --tls-cert and --tls-key")
+        return self

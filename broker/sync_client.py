@@ -1,6 +1,7 @@
 """A blocking client, for threads and worker processes: one socket, no reconnect, no task."""
 
 import socket
+import ssl
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -9,7 +10,7 @@ from typing import Any, Self
 import msgspec
 
 from broker.addresses import split_address
-from broker.errors import BrokerLost, BrokerUnreachable
+from broker.errors import BrokerError, BrokerLost, BrokerUnreachable
 from broker.events import Event, encode_event
 from broker.protocol import replies
 from broker.protocol.replies import Page, ProducerPosition, Receipt, TopicInfo
@@ -23,17 +24,32 @@ _CHUNK = 500
 class SyncClient:
     """Connects when it is made. For one thread; use it in a ``with`` block. Times are in seconds."""
 
-    def __init__(self, address: str, *, name: str = "sync", timeout_s: float = 30.0) -> None:
+    def __init__(
+        self,
+        address: str,
+        *,
+        name: str = "sync",
+        token: str | None = None,
+        tls: ssl.SSLContext | None = None,
+        timeout_s: float = 30.0,
+    ) -> None:
         self.address = address
+        host, port = split_address(address)
         try:
-            self._socket = socket.create_connection(split_address(address), timeout_s)
+            self._socket = socket.create_connection((host, port), timeout_s)
+            if tls is not None:
+                self._socket = tls.wrap_socket(self._socket, server_hostname=host)
         except OSError as error:
             raise BrokerUnreachable(address, error.strerror or str(error)) from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._buffer = bytearray()
         self._scanned = 0
-        self._line()
-        self._ask(f"hello {name}\n".encode())
+        try:
+            self._line()
+            self._ask(replies.hello_line(name, token))
+        except BrokerError:
+            self._socket.close()
+            raise
 
     def __enter__(self) -> Self:
         return self
@@ -95,6 +111,10 @@ class SyncClient:
         """Return every figure of the broker."""
         answer: dict[str, Any] = msgspec.json.decode(replies.json_answer(self._ask(b"stats\n"), 2))
         return answer
+
+    def command(self, line: str) -> str:
+        """Have a command carried out as it is typed, and return its reply; see `replies.command_line`. Raises Refusal."""
+        return self._ask(replies.command_line(line)).decode()
 
     def ping(self) -> None:
         """Wait for the broker's sign of life."""

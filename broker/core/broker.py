@@ -7,6 +7,7 @@ for the next.
 
 from typing import Final, Protocol
 
+from broker.core.access import EVERYTHING, Access
 from broker.core.dead_letters import DEAD_LETTERS, REJECTED_LINES, rejected_line
 from broker.core.delivery import Delivery
 from broker.core.execution import Execution
@@ -67,10 +68,10 @@ class Broker:
 
     # Connections
 
-    def connect(self, peer: str) -> Session:
-        """Greet a new connection."""
+    def connect(self, peer: str, access: Access = EVERYTHING) -> Session:
+        """Greet a new connection, which may do what `access` says until it has said who it is."""
         self._connections += 1
-        session = Session(self._connections, peer)
+        session = Session(self._connections, peer, access)
         self.sessions[session.number] = session
         self.reply(session, f"+OK tweetwire broker {self.version}, type help")
         return session
@@ -87,6 +88,8 @@ class Broker:
         """Carry out one command; whatever it comes to, the session has exactly one reply more to get."""
         self.counts["commands"] += 1
         try:
+            if session.access is not EVERYTHING:
+                session.access.check(command)
             self._execution.carry_out(session, command, now_ms)
         except Refusal as refusal:
             self.refuse(session, refusal, now_ms)

@@ -45,6 +45,7 @@ class Execution:
             commands.Explain: self._explain,
             commands.Dead: self._dead,
             commands.Redrive: self._redrive,
+            commands.Unsettled: self._unsettled,
             commands.Help: self._help,
             commands.Ping: self._ping,
             commands.Quit: self._quit,
@@ -180,11 +181,11 @@ class Execution:
     # Telling
 
     def _topics(self, session: Session, command: commands.Topics, now_ms: int) -> None:
-        self._broker.reply(session, f"+OK topics {_json(reports.topics(self._broker.topics.values()))}")
+        self._broker.reply(session, f"+OK topics {_json(reports.topics(self._visible_to(session)))}")
 
     def _stats(self, session: Session, command: commands.Stats, now_ms: int) -> None:
         broker = self._broker
-        report = reports.stats(broker.topics.values(), len(broker.sessions), broker.counts)
+        report = reports.stats(self._visible_to(session), len(broker.sessions), broker.counts)
         broker.reply(session, f"+OK stats {_json(report)}")
 
     def _explain(self, session: Session, command: commands.Explain, now_ms: int) -> None:
@@ -194,10 +195,14 @@ class Execution:
         explanation = reports.explain(topic, subscription, offset, now_ms)
         self._broker.reply(session, f"+OK explain {topic.name} @{offset} {_json(explanation)}")
 
+    def _unsettled(self, session: Session, command: commands.Unsettled, now_ms: int) -> None:
+        subscription = self._subscription(self._topic(command.topic), command.name)
+        report = reports.unsettled(subscription, command.start, command.limit)
+        self._broker.reply(session, f"+OK unsettled {command.topic} {_json(report)}")
+
     def _dead(self, session: Session, command: commands.Dead, now_ms: int) -> None:
-        self._broker.reply(
-            session, f"+OK dead {_json(reports.dead(self._broker.topics, command.topic, command.name, command.limit))}"
-        )
+        found = reports.dead(self._visible_to(session), command.topic, command.name, command.limit)
+        self._broker.reply(session, f"+OK dead {_json(found)}")
 
     def _redrive(self, session: Session, command: commands.Redrive, now_ms: int) -> None:
         topic = self._topic(command.topic)
@@ -220,6 +225,9 @@ class Execution:
         session.is_leaving = True
 
     # Finding
+
+    def _visible_to(self, session: Session) -> list[Topic]:
+        return [topic for topic in self._broker.topics.values() if session.access.may_see(topic.name)]
 
     def _topic(self, name: str) -> Topic:
         topic = self._broker.topics.get(name)

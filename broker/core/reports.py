@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from broker.core import slots
 from broker.core.subscription import Subscription
 from broker.core.topic import Topic
 
@@ -89,6 +90,16 @@ def explain(topic: Topic, subscription: Subscription, offset: int, now_ms: int) 
     return found | {"state": place}
 
 
+def unsettled(subscription: Subscription, start: int, limit: int) -> dict[str, Any]:
+    """Return the lowest `limit` offsets from `start` on that wait or are in flight, as runs [first, last].
+
+    `next` is the offset to ask on from, None where these were all.
+    """
+    offsets = subscription.unsettled(start, limit + 1)
+    after = offsets[limit] if len(offsets) > limit else None
+    return {"offsets": list(slots.runs(offsets[:limit])), "next": after}
+
+
 def _why_waiting(subscription: Subscription) -> str:
     """Say what keeps a waiting event from being delivered at once."""
     if not subscription.consumers:
@@ -100,12 +111,12 @@ def _why_waiting(subscription: Subscription) -> str:
     return "it is next in its order"
 
 
-def dead(all_topics: Mapping[str, Topic], topic: str | None, name: str | None, limit: int) -> list[dict[str, Any]]:
+def dead(all_topics: Iterable[Topic], topic: str | None, name: str | None, limit: int) -> list[dict[str, Any]]:
     """Return up to `limit` dead events, of one topic or one subscription if named: where each is and why it died."""
     found: list[dict[str, Any]] = []
     for subscription in (
         subscription
-        for one in all_topics.values()
+        for one in all_topics
         if topic in {None, one.name}
         for subscription in one.subscriptions.values()
         if name in {None, subscription.name}

@@ -1,5 +1,6 @@
 """A connection as the core sees it: its name, what it subscribes to, and what goes back to it."""
 
+from broker.core.access import EVERYTHING, Access
 from broker.core.consumer import Consumer
 from broker.core.outbox import Outbox
 
@@ -9,7 +10,7 @@ __all__ = ["Session"]
 class Session:
     """One connection, from its greeting to its end."""
 
-    def __init__(self, number: int, peer: str) -> None:
+    def __init__(self, number: int, peer: str, access: Access = EVERYTHING) -> None:
         self.number = number
         self.peer = peer
         self.name = f"conn-{number}"
@@ -18,6 +19,7 @@ class Session:
         self.outbox = Outbox()
         self.consumers: dict[tuple[str, str], Consumer] = {}
         self.is_named = False
+        self.access = access
 
     def take_output(self) -> bytes:
         """Return everything that may be sent now; `Broker.sent` follows when it has left."""

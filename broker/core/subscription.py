@@ -148,6 +148,14 @@ class Subscription:
             return "waiting", self._count_before(offset, priority)
         return ("settled" if offset >= self.start else "before_start"), 0
 
+    def unsettled(self, start: int, count: int) -> list[int]:
+        """Return the lowest `count` offsets ≥ `start` that are waiting or in flight, in order."""
+        found = {offset for _, offset, _ in (*self._returned, *self._delayed)}
+        found = {offset for offset in found.union(*(c.in_flight for c in self.consumers)) if offset >= start}
+        for priority, lane in self._lanes.by_priority.items():
+            found.update(lane.slice(max(self.positions.get(priority, 0), lane.position_of(start)), count))
+        return sorted(found)[:count]
+
     def record(self, visible: int) -> SubscriptionRecord:
         """Return what must be kept of it when the topic's events below `visible` can be read."""
         floors = {

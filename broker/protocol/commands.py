@@ -27,6 +27,7 @@ __all__ = [
     "Stats",
     "Subscribe",
     "Topics",
+    "Unsettled",
     "Unsubscribe",
 ]
 
@@ -53,6 +54,11 @@ class Hello(Struct):
     name: str
     is_quiet: bool = False
     is_resuming: bool = False
+    token: str | None = None
+
+    def __repr__(self) -> str:
+        """Never show the token."""
+        return f"Hello({self.name!r})"
 
 
 class Subscribe(Struct):
@@ -126,6 +132,15 @@ class Redrive(Struct):
     rate: int
 
 
+class Unsettled(Struct):
+    """``unsettled <topic> as=<subscription> [from=<offset>] [limit=…]``"""
+
+    topic: str
+    name: str
+    start: int
+    limit: int
+
+
 class Read(Struct):
     """``read <topic> <offset>|earliest|latest [limit=…] [bytes=…]``"""
 
@@ -183,6 +198,7 @@ Command: TypeAlias = (
     | Explain
     | Dead
     | Redrive
+    | Unsettled
     | Read
     | Last
     | Checkpoint

@@ -7,7 +7,7 @@ from broker.errors import Refusal
 __all__ = ["help_text"]
 
 _HELP: Final = {
-    "hello": "hello <name> [quiet] [resume] - names this client; quiet drops the +OK replies to ack and nack;"
+    "hello": "hello <name> [token=<token>] [quiet] [resume] - names this client; quiet drops the +OK replies to ack and nack;"
     " resume attaches it again to what it was attached to when it left",
     "pub": 'pub <topic> <event> - publishes, e.g. pub tweets {"id":"1","priority":3,"msg":"tweet 1"}',
     "sub": "sub <topic> [as=<subscription>] [prefetch=1] [from=latest|earliest|<offset>|<time>] [timeout=30s] [tries=5]"
@@ -25,6 +25,8 @@ _HELP: Final = {
     "explain": "explain <topic> <ref> as=<subscription> - why this event has not been delivered, as JSON",
     "dead": "dead [topic=<topic>] [as=<subscription>] [limit=100] - the dead letters, as JSON",
     "redrive": "redrive <topic> as=<subscription> <ref>...|all [rate=1000/s] - gives dead events to it again",
+    "unsettled": "unsettled <topic> as=<subscription> [from=<offset>] [limit=10000] - which events wait or are in flight,"
+    " as JSON: runs of offsets, and where to ask on",
     "ping": "ping - answers +PONG",
     "help": "help [<command>] - lists the commands, or explains one",
     "quit": "quit - closes this connection",

@@ -33,6 +33,7 @@ from broker.protocol.commands import (
     Stats,
     Subscribe,
     Topics,
+    Unsettled,
     Unsubscribe,
 )
 from broker.protocol.event_lines import parse_event, parse_events
@@ -48,6 +49,7 @@ PREFETCH_MAX: Final = 100_000
 READ_LIMIT_MAX: Final = 100_000
 NACK_BYTES_MAX: Final = 16 << 10
 READ_BYTES_MAX: Final = 16 << 20
+OFFSET_MAX: Final = (1 << 63) - 1
 
 
 class _Words(Struct, forbid_unknown_fields=True):
@@ -154,7 +156,7 @@ def _publish(rest: bytes) -> Publish:
 def _hello(rest: bytes) -> Hello:
     name, *words = _words(rest, "hello <name> [token=...] [quiet] [resume]", 1)
     options = Options(words)
-    command = Hello(check_name(name), options.flag("quiet"), options.flag("resume"))
+    command = Hello(check_name(name), options.flag("quiet"), options.flag("resume"), options.text("token"))
     options.end()
     return command
 
@@ -269,6 +271,23 @@ def _redrive(rest: bytes) -> Redrive:
     )
 
 
+def _unsettled(rest: bytes) -> Unsettled:
+    usage = "unsettled <topic> as=<subscription> [from=<offset>] [limit=10000]"
+    topic, *words = _words(rest, usage, 2)
+    options = Options(words)
+    name = options.text("as")
+    if name is None:
+        raise Refusal("bad_arguments", f"usage: {usage}")
+    command = Unsettled(
+        topic=check_name(topic),
+        name=check_name(name),
+        start=options.number("from", 0, 0, OFFSET_MAX),
+        limit=options.number("limit", 10_000, 1, READ_LIMIT_MAX),
+    )
+    options.end()
+    return command
+
+
 def _read(rest: bytes) -> Read:
     topic, start, *words = _words(rest, "read <topic> <offset>|earliest|latest [limit=1000] [bytes=1048576]", 2)
     options = Options(words)
@@ -339,6 +358,7 @@ _VERBS: Final[dict[str, Callable[[bytes], Command]]] = {
     "explain": _explain,
     "dead": _dead,
     "redrive": _redrive,
+    "unsettled": _unsettled,
     "read": _read,
     "last": _last,
     "checkpoint": _checkpoint,

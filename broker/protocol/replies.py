@@ -14,6 +14,8 @@ __all__ = [
     "Receipt",
     "TopicInfo",
     "ack_lines",
+    "command_line",
+    "hello_line",
     "json_answer",
     "page",
     "position_answer",
@@ -26,6 +28,7 @@ __all__ = [
 ]
 
 _REFS_PER_LINE = 512
+_OTHER_VERBS = frozenset({"hello", "pub", "publish", "sub", "subscribe", "unsub", "unsubscribe", "read", "quit"})
 
 
 class Receipt(Struct, frozen=True):
@@ -71,6 +74,17 @@ class Page(Struct, frozen=True):
     next: int
 
 
+def command_line(text: str) -> bytes:
+    """Return the line of a command that has one reply of one line, which nothing else can be taken for.
+
+    Raises ValueError for those that bring more lines with them or end the connection, and for what is not one line.
+    """
+    verb = text.split(" ", 1)[0].lower()
+    if verb in _OTHER_VERBS or not verb or "\n" in text:
+        raise ValueError(f"{text[:80]!r} is no command with one reply; the client has a method of its own for others")
+    return f"{text}\n".encode()
+
+
 def refusal_of(line: bytes) -> Refusal:
     """Return the refusal that a line beginning with ``-`` is."""
     code, _, text = line.removeprefix(b"-ERR ").decode().partition(" ")
@@ -103,6 +117,11 @@ def read_head(line: bytes) -> tuple[int, int]:
 def page(lines: Sequence[bytes], after: int) -> Page:
     """Decode the event lines of a `read`."""
     return Page([decode_stored(line) for line in lines], after)
+
+
+def hello_line(name: str, token: str | None) -> bytes:
+    """Return the line that names a client."""
+    return f"hello {name}\n".encode() if token is None else f"hello {name} token={token}\n".encode()
 
 
 def publish_line(prefix: bytes, body: bytes) -> bytes:

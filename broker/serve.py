@@ -1,0 +1,65 @@
+"""Serving: the data directory opened, the listener started, and the order in which all of it ends."""
+
+from contextlib import AsyncExitStack
+from typing import Any
+
+import anyio
+from anyio.abc import Listener, SocketAttribute
+from anyio.streams.tls import TLSListener
+
+from broker.errors import Refusal, StartError
+from broker.program import logger, port_taken, ready
+from broker.protocol import check_name
+from broker.server import Server
+from broker.settings import BrokerSettings
+from broker.tls import server_context
+from broker.users import UsersFile
+
+__all__ = ["serve"]
+
+
+async def serve(settings: BrokerSettings, stop: anyio.Event) -> None:
+    """Open the data directory, listen, and end in order: no new connections, then the drain, then the files."""
+    topics = _topics(settings)
+    users = None if settings.users is None else UsersFile(settings.users)
+    if users is None and settings.host not in {"127.0.0.1", "::1", "localhost"}:
+        logger().warning("listening beyond this machine without users: anybody who reaches the port can read and write")
+    async with AsyncExitStack() as stack:
+        plain = await stack.enter_async_context(await _listen(settings))
+        address = f"{settings.host}:{plain.extra(SocketAttribute.local_port)}"
+        listener = _with_tls(plain, settings)
+        server = Server(
+            settings.data_dir,
+            settings.durability,
+            line_bytes_max=settings.line_bytes_max,
+            connections_max=settings.connections_max,
+            users=users,
+        )
+        await stack.enter_async_context(server.open(topics))
+        async with anyio.create_task_group() as connections, anyio.create_task_group() as accepting:
+            accepting.start_soon(listener.serve, server.handle, connections)
+            ready("broker", address)
+            await stop.wait()
+            accepting.cancel_scope.cancel()
+            await server.drain()
+
+
+def _topics(settings: BrokerSettings) -> list[str]:
+    try:
+        return [check_name(name) for name in settings.topic]
+    except Refusal as refusal:
+        raise StartError(f"--topic: {refusal.text}") from refusal
+
+
+async def _listen(settings: BrokerSettings) -> Listener[Any]:
+    try:
+        return await anyio.create_tcp_listener(local_host=settings.host, local_port=settings.port)
+    except OSError as error:
+        raise port_taken(error, settings.host, settings.port, "--port") from error
+
+
+def _with_tls(listener: Listener[Any], settings: BrokerSettings) -> Listener[Any]:
+    if settings.tls_cert is None or settings.tls_key is None:
+        return listener
+    context = server_context(settings.tls_cert, settings.tls_key, settings.tls_ca)
+    return TLSListener(listener, context, standard_compatible=False)

@@ -1,0 +1,170 @@
+"""Users, what they may do, and TLS, on a real broker."""
+
+import socket
+import ssl
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker import BrokerUnreachable, Client, Event, Refusal, SyncClient
+from tests.processes import BrokerProcess
+
+pytestmark = pytest.mark.anyio
+
+
+def entry(name: str, token: str, rights: str) -> str:
+    """The entry that ``python -m broker.users`` makes, with other rights."""
+    made = subprocess.run(
+        [sys.executable, "-m", "broker.users", name], input=f"{token}\n", capture_output=True, text=True, check=True
+    ).stdout
+    assert token not in made
+    return "\n".join(made.splitlines()[:3]) + f"\n{rights}\n"
+
+
+@pytest.fixture
+def guarded(tmp_path: Path) -> Iterator[BrokerProcess]:
+    users = tmp_path / "users.toml"
+    users.write_text(
+        entry("writer", "w-secret", 'publish = ["tweets", "stats.*"]')
+        + entry("reader", "r-secret", 'subscribe = ["tweets"]')
+        + entry("boss", "b-secret", 'publish = ["*"]\nsubscribe = ["*"]\nadmin = true')
+    )
+    with BrokerProcess(tmp_path / "broker", "--users", str(users), "--topic", "tweets", "--topic", "other") as process:
+        yield process
+
+
+def test_users_do_what_their_patterns_say_and_no_token_is_logged(guarded: BrokerProcess) -> None:
+    with SyncClient(guarded.address, name="writer", token="w-secret") as writer:
+        writer.publish("tweets", Event(id="1", msg=1))
+        writer.publish("stats.minutes", Event(id="1", msg=1))
+        with pytest.raises(Refusal, match="forbidden"):
+            writer.publish("other", Event(id="1", msg=1))
+        with pytest.raises(Refusal, match="forbidden"):
+            writer.read("tweets", 0)
+        assert [topic.topic for topic in writer.topics()] == ["stats.minutes", "tweets"]
+    with SyncClient(guarded.address, name="reader", token="r-secret") as reader:
+        assert reader.read("tweets", 0).events[0].id == "1"
+        with pytest.raises(Refusal, match="forbidden"):
+            reader.publish("tweets", Event(id="1", msg=1))
+        assert [topic.topic for topic in reader.topics()] == ["tweets"]
+    log = guarded.log_path.read_text()
+    assert "secret" not in log
+    assert "argon2" not in log
+
+
+def test_without_a_valid_hello_nothing_is_run_and_three_wrong_ones_close(guarded: BrokerProcess) -> None:
+    with socket.create_connection(("127.0.0.1", guarded.port), 20) as connection, connection.makefile("rb") as lines:
+        connection.sendall(b'pub tweets {"id":"1","msg":1}\nping\n' + b"hello writer token=wrong\n" * 3 + b"ping\n")
+        words = [line.split()[:2] for line in lines]
+    assert [word[1] if word[0] == b"-ERR" else word[0] for word in words] == [
+        b"+OK",
+        b"unauthenticated",
+        b"+PONG",
+        b"unauthenticated",
+        b"unauthenticated",
+        b"unauthenticated",
+    ]
+
+
+async def test_a_client_with_a_wrong_token_is_told(guarded: BrokerProcess) -> None:
+    with pytest.raises(Refusal, match="unauthenticated"):
+        SyncClient(guarded.address, name="writer", token="wrong")
+    async with Client(guarded.address, name="nobody") as client:
+        with pytest.raises(Refusal, match="unauthenticated"):
+            await client.publish("tweets", Event(id="1", msg=1))
+
+
+def test_a_file_of_users_that_does_not_do_is_one_sentence(tmp_path: Path) -> None:
+    users = tmp_path / "users.toml"
+    for text, sentence in [
+        ("nonsense", "is no file of users"),
+        ('[[users]]\nname = "a"\ntoken = "plain"\n', "is no argon2 hash"),
+        ('[[users]]\nname = "a b"\ntoken = "x"\n', "1-128 of"),
+        ('[[users]]\nname = "a"\ntoken = "x"\nadmn = true\n', "admn"),
+    ]:
+        users.write_text(text)
+        ended = subprocess.run(
+            [
+                sys.executable,
+                "-m",
+                "broker",
+                "--port",
+                "0",
+                "--metrics-port",
+                "0",
+                "--data-dir",
+                tmp_path / "b",
+                "--users",
+                users,
+            ],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+        assert ended.returncode == 2
+        assert sentence in ended.stderr
+        assert len(ended.stderr.splitlines()) == 1
+
+
+def openssl(*words: str) -> None:
+    subprocess.run(["openssl", *words], check=True, capture_output=True)
+
+
+@pytest.fixture
+def certificates(tmp_path: Path) -> Path:
+    """An authority of our own, and certificates for a server and a client."""
+    folder = tmp_path / "pki"
+    folder.mkdir()
+    (folder / "san").write_text("subjectAltName=IP:127.0.0.1\n")
+    new = ("req", "-newkey", "rsa:2048", "-nodes")
+    openssl(*new, "-x509", "-days", "2", "-subj", "/CN=ca", "-keyout", f"{folder}/ca.key", "-out", f"{folder}/ca.pem")
+    for name in ("server", "client"):
+        openssl(*new, "-subj", f"/CN={name}", "-keyout", f"{folder}/{name}.key", "-out", f"{folder}/{name}.csr")
+        signing = (
+            "x509",
+            "-req",
+            "-days",
+            "2",
+            "-CAcreateserial",
+            "-CA",
+            f"{folder}/ca.pem",
+            "-CAkey",
+            f"{folder}/ca.key",
+        )
+        openssl(*signing, "-in", f"{folder}/{name}.csr", "-out", f"{folder}/{name}.pem", "-extfile", f"{folder}/san")
+    return folder
+
+
+async def test_tls_with_client_certificates(tmp_path: Path, certificates: Path) -> None:
+    flags = [
+        f"--tls-cert={certificates}/server.pem",
+        f"--tls-key={certificates}/server.key",
+        f"--tls-ca={certificates}/ca.pem",
+    ]
+    trusting = ssl.create_default_context(cafile=f"{certificates}/ca.pem")
+    known = ssl.create_default_context(cafile=f"{certificates}/ca.pem")
+    known.load_cert_chain(f"{certificates}/client.pem", f"{certificates}/client.key")
+    with BrokerProcess(tmp_path / "broker", *flags) as broker:
+        async with Client(broker.address, tls=known) as client:
+            assert (await client.publish("tweets", Event(id="1", msg=1))).first == 0
+        with SyncClient(broker.address, tls=known) as sync:
+            assert sync.read("tweets", 0).events[0].id == "1"
+        with (
+            pytest.raises(Exception, match=r"certificate|lost|closed|EOF"),
+            SyncClient(broker.address, tls=trusting) as sync,
+        ):
+            sync.ping()
+        with socket.create_connection(("127.0.0.1", broker.port), 10) as plain:
+            plain.sendall(b"ping\n")
+            assert b"PONG" not in plain.recv(100)
+        with SyncClient(broker.address, tls=known) as sync:
+            sync.ping()
+
+
+def test_a_plain_client_at_a_tls_port_and_no_broker_at_all_are_told(tmp_path: Path) -> None:
+    with pytest.raises(BrokerUnreachable, match=r"no broker answers at 127\.0\.0\.1:1"):
+        SyncClient("127.0.0.1:1")
