@@ -22,7 +22,7 @@ async def serve(settings: SparkSettings, stop: anyio.Event) -> None:
     """Run the job's queries until `stop`, and end them in order. Raises StartError and BrokerUnreachable."""
     await to_thread.run_sync(_see_broker, settings.broker)
     with DriverThread() as thread:
-        session = await thread.run(partial(build_session, settings.master, ui_port=settings.ui_port))
+        session = await thread.run(partial(build_session, settings.master, ui_port=settings.ui_port, jit=settings.jit))
         try:
             await _run_jobs(settings, stop, session, thread)
         finally:

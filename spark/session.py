@@ -4,6 +4,7 @@ import os
 import re
 import sys
 from pathlib import Path
+from typing import Literal
 
 from pyspark.sql import SparkSession
 
@@ -13,23 +14,29 @@ from spark.source import TweetwireSource
 
 __all__ = ["build_session", "local_cores"]
 
-_LOG4J = Path(__file__).with_name("log4j2.properties")
+_LOG = f"-Dlog4j2.configurationFile=file:{Path(__file__).with_name('log4j2.properties')}"
 _STATE = "spark.sql.streaming.stateStore"
 
 
 def build_session(
-    master: str = "local[*]", *, app: str = "tweetwire", ui_port: int = 0, scratch: Path | None = None
+    master: str = "local[*]",
+    *,
+    app: str = "tweetwire",
+    ui_port: int = 0,
+    scratch: Path | None = None,
+    jit: Literal["quick", "full"] = "quick",
 ) -> SparkSession:
     """Start (or get) the session with ``format("tweetwire")`` registered.
 
-    `ui_port` 0 turns Spark's page off. `scratch` holds shuffle and state files while it runs. Raises StartError where
-    Java is missing or wrong, or the master does not answer.
+    `ui_port` 0 turns Spark's page off. `scratch` holds shuffle and state files while it runs. `jit` is how Java compiles
+    on a local master: `quick` halves the processor time until the first windows, `full` is for backlogs of many
+    millions. Raises StartError where Java is missing or wrong, or the master does not answer.
     """
     check_java()
     # Workers would otherwise start with the system's Python, which does not have this package.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     builder = SparkSession.builder.master(master).appName(app)
-    for name, value in _configuration(master, ui_port, scratch).items():
+    for name, value in _configuration(master, ui_port, scratch, jit).items():
         builder = builder.config(name, value)
     try:
         session = builder.getOrCreate()
@@ -47,12 +54,12 @@ def local_cores(master: str) -> int | None:
     return (os.cpu_count() or 1) if match[1] == "*" else int(match[1] or 1)
 
 
-def _configuration(master: str, ui_port: int, scratch: Path | None) -> dict[str, str | int]:
+def _configuration(master: str, ui_port: int, scratch: Path | None, jit: str) -> dict[str, str | int]:
     configuration: dict[str, str | int] = {
         "spark.ui.enabled": "true" if ui_port else "false",
         "spark.ui.port": ui_port or 4040,
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{_LOG4J}",
+        "spark.driver.extraJavaOptions": _LOG,
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.python.filterPushdown.enabled": "true",
         # Windows of a backlog are more than 128 groups, where sorting would begin.
@@ -69,5 +76,7 @@ def _configuration(master: str, ui_port: int, scratch: Path | None) -> dict[str,
     if cores is not None:
         # A shuffle partition is a state store and a task of every batch: more than cores is loss.
         configuration["spark.sql.shuffle.partitions"] = cores
+        if jit == "quick":
+            configuration["spark.driver.extraJavaOptions"] = f"{_LOG} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
         configuration["spark.driver.host"] = configuration["spark.driver.bindAddress"] = "127.0.0.1"
     return configuration

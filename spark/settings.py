@@ -53,6 +53,9 @@ class SparkSettings(ProgramSettings):
         alias="from",
         description="where a job without a checkpoint begins: earliest, latest, an offset or a time",
     )
+    jit: Literal["quick", "full"] = Field(
+        "quick", description="how Java compiles on a local master: quick to start, or full speed after a minute"
+    )
     drain: Seconds = Field(
         "15s", ge=0, validate_default=True, description="time that running batches have to end at a stop (duration)"
     )

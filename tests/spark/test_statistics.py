@@ -2,19 +2,18 @@
 
 import random
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import msgspec
-import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
 from spark.changes import counted_changes
 from spark.rows import COLUMNS_WITH_WATERMARK
 from spark.stats_topic import window_events
-from spark.tweets_stats import UNIQUE_USERS_ERROR, tweets_stats
+from spark.tweets_stats import tweets_stats
 from spark.users_stats import users_stats
 from tests.spark import reference, samples
+from tests.spark.comparison import assert_close, assert_tweets_equal
 from tests.spark.reference import Row
 
 WINDOW_MS = 10_000
@@ -43,31 +42,6 @@ def computed(
         found[msg["window"]["start"]] = msg
     assert len(found) == len(events), "a window came twice"
     return found
-
-
-def assert_tweets_equal(found: dict[str, Any], expected: dict[int, Row]) -> None:
-    assert sorted(found) == sorted(reference.iso(start) for start in expected)
-    for window in expected.values():
-        got = dict(found[window["window"]["start"]])
-        users, exact_users = got.pop("unique_users"), window["unique_users"]
-        assert users == pytest.approx(exact_users, rel=4 * UNIQUE_USERS_ERROR, abs=1)
-        assert_close(got, {name: value for name, value in window.items() if name != "unique_users"})
-
-
-def assert_close(got: Any, wanted: Any) -> None:
-    """Compare exactly, save for the last digits of floating-point sums."""
-    if isinstance(wanted, dict):
-        assert got.keys() == wanted.keys()
-        for name in wanted:
-            assert_close(got[name], wanted[name])
-    elif isinstance(wanted, list):
-        assert len(got) == len(wanted)
-        for one, other in zip(got, wanted, strict=True):
-            assert_close(one, other)
-    elif isinstance(wanted, float):
-        assert got == pytest.approx(wanted, rel=1e-12, abs=1e-12)
-    else:
-        assert got == wanted
 
 
 def sample_rows(count: int = 1500) -> list[Row]:

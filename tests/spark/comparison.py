@@ -1,0 +1,34 @@
+"""Comparing windows: exactly, save for what is approximate by definition."""
+
+from typing import Any
+
+import pytest
+
+from spark.tweets_stats import UNIQUE_USERS_ERROR
+from tests.spark import reference
+from tests.spark.reference import Row
+
+
+def assert_tweets_equal(found: dict[str, Any], expected: dict[int, Row]) -> None:
+    assert sorted(found) == sorted(reference.iso(start) for start in expected)
+    for window in expected.values():
+        got = dict(found[window["window"]["start"]])
+        users, exact_users = got.pop("unique_users"), window["unique_users"]
+        assert users == pytest.approx(exact_users, rel=4 * UNIQUE_USERS_ERROR, abs=1)
+        assert_close(got, {name: value for name, value in window.items() if name != "unique_users"})
+
+
+def assert_close(got: Any, wanted: Any) -> None:
+    """Compare exactly, save for the last digits of floating-point sums."""
+    if isinstance(wanted, dict):
+        assert got.keys() == wanted.keys()
+        for name in wanted:
+            assert_close(got[name], wanted[name])
+    elif isinstance(wanted, list):
+        assert len(got) == len(wanted)
+        for one, other in zip(got, wanted, strict=True):
+            assert_close(one, other)
+    elif isinstance(wanted, float):
+        assert got == pytest.approx(wanted, rel=1e-12, abs=1e-12)
+    else:
+        assert got == wanted

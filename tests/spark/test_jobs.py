@@ -1,0 +1,171 @@
+"""The running jobs on a real broker: exact windows whatever the order, restarts, a broker that goes away."""
+
+import json
+import random
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from broker import Event, Refusal, SyncClient
+from spark.jobs import JOBS, start_query
+from spark.settings import SparkSettings
+from tests.processes import BrokerProcess
+from tests.spark import reference, samples
+from tests.spark.comparison import assert_close, assert_tweets_equal
+from tests.spark.reference import Row
+
+WINDOW_MS = 5_000
+WITHIN_S = 90
+
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(240)]
+
+Start = Callable[..., StreamingQuery]
+
+
+@pytest.fixture
+def start(spark_session: SparkSession, broker: BrokerProcess, tmp_path: Path) -> Iterator[Start]:
+    """Start a job on the test's broker; whatever still runs at the end is stopped."""
+    with ExitStack() as stack:
+
+        def run(job: str, *flags: str) -> StreamingQuery:
+            given = [job, "--broker", broker.address, "--checkpoint", str(tmp_path / "checkpoint")]
+            timing = ["--window", f"{WINDOW_MS}ms", "--idle", "1s", "--trigger", "0s"]
+            settings = SparkSettings(_cli_parse_args=[*given, *timing, *flags])
+            query = start_query(spark_session, JOBS[job], settings)
+            stack.callback(query.stop)
+            return query
+
+        yield run
+
+
+def publish(broker: BrokerProcess, changes: list[Any], *, topic: str = "tweets", first: int = 0) -> None:
+    events = [
+        Event(id=str(first + n), msg=change, producer="cdc", sequence=first + n + 1) for n, change in enumerate(changes)
+    ]
+    with SyncClient(broker.address) as client:
+        client.publish_many(topic, events)
+
+
+def stored(broker: BrokerProcess, topic: str) -> list[Row]:
+    """All events of a topic as the source's rows, without a watermark."""
+    with SyncClient(broker.address) as client:
+        try:
+            events = client.read(topic, 0, limit=10_000).events
+        except Refusal:
+            return []
+    return [
+        {"topic": topic, "offset": e.offset, "timestamp": e.timestamp, "id": e.id, "msg": bytes(e.msg)} for e in events
+    ]
+
+
+def windows(broker: BrokerProcess, topic: str) -> dict[str, Row]:
+    """The windows in a statistics topic. Fails where one came twice."""
+    found: dict[str, Row] = {}
+    for event in stored(broker, topic):
+        msg = json.loads(event["msg"])
+        assert event["id"] == f"{topic}:{msg['window']['start']}"
+        assert event["id"] not in found, "a window came twice"
+        found[event["id"]] = msg
+    return {msg["window"]["start"]: msg for msg in found.values()}
+
+
+def wait_until(condition: Callable[[], bool], query: StreamingQuery) -> None:
+    deadline = time.monotonic() + WITHIN_S
+    while not condition():
+        assert query.isActive, query.exception()
+        assert time.monotonic() < deadline, f"not within {WITHIN_S} s; last progress: {query.lastProgress}"
+        time.sleep(0.1)
+
+
+def counted(broker: BrokerProcess) -> int:
+    return sum(window["tweets"] + window["late"] for window in windows(broker, "tweets_stats").values())
+
+
+def is_tweet(row: Row) -> bool:
+    return json.loads(row["msg"])["op"] in {"insert", "snapshot"}
+
+
+def with_watermarks(rows: list[Row], queries: list[StreamingQuery]) -> list[Row]:
+    """Add to each row the watermark of the batch that read it."""
+    watermarks: dict[int, int] = {}
+    for progress in (entry for query in queries for entry in query.recentProgress):
+        source = progress["sources"][0]
+        began, ended = json.loads(source["startOffset"] or "null"), json.loads(source["endOffset"])
+        first = began["topics"]["tweets"]["next"] if began else 0
+        for offset in range(first, ended["topics"]["tweets"]["next"]):
+            watermarks[offset] = began["watermark"] if began else 0
+    return [{**row, "watermark": watermarks[row["offset"]]} for row in rows]
+
+
+def test_a_file_in_random_order_with_repeats_and_late_rows_gives_the_reference_windows(
+    broker: BrokerProcess, start: Start
+) -> None:
+    changes = samples.changes(1_200)
+    random.Random(3).shuffle(changes)
+    publish(broker, changes)
+    publish(broker, changes)
+    rows = stored(broker, "tweets")
+    assert len(rows) == len(changes)
+    query = start("tweets-stats", "--rows-max", "300", "--watermark", "2s")
+    wait_until(lambda: counted(broker) == sum(map(is_tweet, rows)), query)
+    expected = reference.tweets_stats(with_watermarks(rows, [query]), WINDOW_MS)
+    assert sum(window["late"] for window in expected.values()) > 100, "the test has no late rows"
+    assert_tweets_equal(windows(broker, "tweets_stats"), expected)
+
+
+def test_users_windows_end_by_the_clock_though_nothing_follows(broker: BrokerProcess, start: Start) -> None:
+    changes = samples.changes(400)
+    publish(broker, changes)
+    newcomers = [{"op": "insert", "document": {"screen_name": "x"}, "at": changes[n]["at"]} for n in (0, 5, 399)]
+    publish(broker, newcomers, topic="users")
+    rows = [*stored(broker, "tweets"), *stored(broker, "users")]
+    expected = reference.users_stats(rows, WINDOW_MS)
+    query = start("users-stats")
+    wait_until(lambda: len(windows(broker, "users_stats")) == len(expected), query)
+    assert_close(windows(broker, "users_stats"), {reference.iso(start): window for start, window in expected.items()})
+
+
+def test_a_restart_goes_on_where_it_was_and_the_broker_may_go_away_meanwhile(
+    broker: BrokerProcess, start: Start
+) -> None:
+    changes = samples.changes(900)
+    publish(broker, changes[:300])
+    first = start("tweets-stats", "--rows-max", "100")
+    wait_until(lambda: len(windows(broker, "tweets_stats")) > 0, first)
+    first.stop()
+    publish(broker, changes[300:600], first=300)
+    second = start("tweets-stats", "--rows-max", "100")
+    broker.kill()
+    broker.start()
+    publish(broker, changes[600:], first=600)
+    rows = stored(broker, "tweets")
+    wait_until(lambda: counted(broker) == sum(map(is_tweet, rows)), second)
+    assert_tweets_equal(
+        windows(broker, "tweets_stats"),
+        reference.tweets_stats(with_watermarks(rows, [first, second]), WINDOW_MS),
+    )
+
+
+def test_odd_messages_do_not_stop_a_query(broker: BrokerProcess, start: Start) -> None:
+    publish(broker, samples.ODD)
+    query = start("tweets-stats")
+    wait_until(lambda: counted(broker) == 5, query)
+
+
+def test_spark_reads_a_topic_as_a_table_and_writes_one(broker: BrokerProcess, spark_session: SparkSession) -> None:
+    table = spark_session.createDataFrame([("a", '{"n":1}'), ("b", '{"n":2}')], "id string, msg string")
+    written = table.write.format("tweetwire").mode("append").option("broker", broker.address).option("topic", "numbers")
+    for _ in range(2):
+        written.option("producer", "once").save()
+    read = spark_session.read.format("tweetwire").option("broker", broker.address).option("topic", "numbers").load()
+    assert [(row["offset"], row["id"], row["msg"]) for row in read.orderBy("offset").collect()] == [
+        (0, "a", '{"n":1}'),
+        (1, "b", '{"n":2}'),
+    ]
+    assert [row["id"] for row in read.where("offset >= 1").collect()] == ["b"]
