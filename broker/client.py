@@ -9,6 +9,7 @@ import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
+from types import TracebackType
 from typing import Any, Final, Self
 
 import anyio
@@ -180,8 +181,16 @@ class Client:
             self._stack = stack.pop_all()
         return self
 
-    async def __aexit__(self, *exc: Any) -> bool | None:
-        return await self._stack.__aexit__(*exc)
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        try:
+            return await self._stack.__aexit__(exc_type, exc, traceback)
+        except BaseExceptionGroup as group:
+            # The tasks are ours, so what the block itself raised leaves it as it is, not wrapped by them.
+            if group.split(lambda one: one is exc)[1] is None:
+                return False
+            raise
 
     @property
     def is_connected(self) -> bool:

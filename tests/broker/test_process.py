@@ -3,6 +3,7 @@
 import socket
 from typing import Self
 
+import anyio
 import pytest
 
 from broker import Client, Event, Refusal, SyncClient
@@ -157,6 +158,17 @@ async def test_a_refused_event_is_named_and_the_connection_lives_on(broker: Brok
         with pytest.raises(Refusal, match="unknown_topic"):
             await client.subscribe("nothing")
         await client.ping()
+
+
+async def test_what_is_raised_inside_a_clients_block_leaves_it_as_it_is(broker: BrokerProcess) -> None:
+    with pytest.raises(Refusal, match="unknown_topic"):
+        async with Client(broker.address) as client:
+            await client.read("nothing", 0)
+    with pytest.raises(TimeoutError):
+        async with Client(broker.address) as client:
+            subscription = await client.subscribe("empty", create=True)
+            with anyio.fail_after(0.05):
+                await anext(subscription)
 
 
 def test_sigterm_ends_it_with_status_0(broker: BrokerProcess) -> None:
