@@ -7,6 +7,7 @@ import anyio
 from anyio.abc import Listener, SocketAttribute
 from anyio.streams.tls import TLSListener
 
+from broker import metrics
 from broker.errors import Refusal, StartError
 from broker.program import logger, port_taken, ready
 from broker.protocol import check_name
@@ -36,6 +37,7 @@ async def serve(settings: BrokerSettings, stop: anyio.Event) -> None:
             users=users,
         )
         await stack.enter_async_context(server.open(topics))
+        await stack.enter_async_context(metrics.watch(server))
         async with anyio.create_task_group() as connections, anyio.create_task_group() as accepting:
             accepting.start_soon(listener.serve, server.handle, connections)
             ready("broker", address)
