@@ -9,7 +9,7 @@ RATE    ?=
 SOURCE  ?=
 DEMO_FLAGS = $(if $(SECONDS),--seconds $(SECONDS)) $(if $(RATE),--rate $(RATE)) $(if $(SOURCE),--source $(SOURCE)) $(ARGS)
 
-.PHONY: help demo install test check format bench clean
+.PHONY: help demo install test check format soak bench clean
 
 help: ## say what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -41,6 +41,9 @@ check: $(STAMP) ## lint, format, types, and who may import whom
 format: $(STAMP) ## rewrite the code in the project's format
 	@$(BIN)/ruff check --fix .
 	@$(BIN)/ruff format .
+
+soak: $(STAMP) ## clients that misbehave for ten minutes; nothing may be lost (ARGS='--duration 2m')
+	@$(BIN)/python -m bench.soak $(ARGS)
 
 bench: $(STAMP) ## measure the broker (ARGS='--events 1000000')
 	@$(BIN)/python -m bench $(ARGS)
