@@ -21,7 +21,6 @@ class Ahead:
         self._bytes_max = bytes_max
         self._batches: deque[Batch] = deque()
         self._failure: BaseException | None = None
-        self._is_closed = False
         self._moved = anyio.Event()
         self.changes = 0
         self.bytes = 0
@@ -40,22 +39,15 @@ class Ahead:
         self._failure = failure
         self._wake()
 
-    def close(self) -> None:
-        """Let `get` return None from now on; what was fetched is dropped."""
-        self._is_closed = True
-        self._wake()
-
-    async def get(self) -> Batch | None:
-        """Wait for the next batch; None when closed."""
-        while not self._is_closed:
-            if self._batches:
-                batch = self._batches.popleft()
-                self._count(batch, -1)
-                return batch
+    async def get(self) -> Batch:
+        """Wait for the next batch."""
+        while not self._batches:
             if self._failure is not None:
                 raise self._failure
             await self._moved.wait()
-        return None
+        batch = self._batches.popleft()
+        self._count(batch, -1)
+        return batch
 
     def _count(self, batch: Batch, sign: int) -> None:
         self.changes += sign * len(batch.changes)

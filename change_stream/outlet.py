@@ -43,7 +43,6 @@ class Outlet:
         window_bytes: int = 32 << 20,
     ) -> None:
         self.sequence = sequence
-        self.is_stopped = False
         self.skip_through = ""
         self.position = position
         self.copied = copied
@@ -54,10 +53,6 @@ class Outlet:
         self._window_bytes = window_bytes
         self._unflushed_bytes = 0
         self._saved = ""
-
-    def stop(self) -> None:
-        """Publish no more than what is being converted now."""
-        self.is_stopped = True
 
     async def send_changes(self, changes: Sequence[RawBSONDocument], stamp: Stamp) -> None:
         """Publish changes as MongoDB sent them. Raises Refusal."""
@@ -120,8 +115,6 @@ class Outlet:
             size += len(event.msg)
             if len(events) == _SLICE or size >= _SLICE_BYTES:
                 await self._publish(events, size)
-                if self.is_stopped:
-                    return
                 events, size = [], 0
         await self._publish(events, size)
 

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import anyio
 from pymongo.asynchronous.database import AsyncDatabase
 
-from broker import BrokerError, Client, Receipt
+from broker import BrokerError, Client, Publisher, Receipt
 from broker.errors import StartError
 from broker.program import logger
 from change_stream.ahead import Ahead
@@ -36,7 +36,7 @@ from change_stream.resume import Position, ResumeRecord
 from change_stream.settings import Settings
 from change_stream.snapshot import Snapshot, send_through
 from change_stream.source import Source
-from change_stream.watch import Watch, follow, opened
+from change_stream.watch import Watch, closed, follow, opened
 
 __all__ = ["Relay"]
 
@@ -85,13 +85,12 @@ class Relay:
         self._is_copy_due = settings.snapshot == "always"
         self._is_reset_due = settings.reset
         self._is_stopping = False
+        self._work = anyio.CancelScope()
 
     def stop(self) -> None:
         """Let `run` end as soon as what has been published is confirmed."""
         self._is_stopping = True
-        self.ahead.close()
-        if self.outlet is not None:
-            self.outlet.stop()
+        self._work.cancel()
 
     async def run(self) -> None:
         """Publish until stopped; `is_open` is set when the position is stored and the stream is open."""
@@ -110,30 +109,34 @@ class Relay:
 
     async def _session(self) -> None:
         """Publish from where the topic was left. Raises what ends it before `stop` does."""
-        last = await self._store.load()
-        record = await self._record("" if last is None else last.checkpoint or "")
         self._connects = self._client.connects
         publisher = self._client.publisher(self.topic, window=self._settings.window, on_confirm=self._confirm)
+        # Work can be cancelled anywhere, since the position is what the broker has; leaving the publisher confirms the rest.
         async with publisher:
-            self.converter.begin_session()
-            outlet = self.outlet = Outlet(
-                publisher,
-                self.converter,
-                self.rejected,
-                self._store,
-                sequence=0 if last is None else last.sequence or 0,
-                position=record.position,
-                copied=record.copied,
-                window_bytes=self._settings.window_bytes,
-            )
-            if self._is_stopping:
-                return
-            try:
-                self._reconcile(outlet, record)
-                await self._copy(outlet)
-                await self._stream(outlet)
-            except HistoryLost as lost:
-                await self._go_on_behind_gap(outlet, lost)
+            with anyio.CancelScope() as self._work:
+                if not self._is_stopping:
+                    await self._relay(publisher)
+
+    async def _relay(self, publisher: Publisher) -> None:
+        last = await self._store.load()
+        record = await self._record("" if last is None else last.checkpoint or "")
+        self.converter.begin_session()
+        outlet = self.outlet = Outlet(
+            publisher,
+            self.converter,
+            self.rejected,
+            self._store,
+            sequence=0 if last is None else last.sequence or 0,
+            position=record.position,
+            copied=record.copied,
+            window_bytes=self._settings.window_bytes,
+        )
+        try:
+            self._reconcile(outlet, record)
+            await self._copy(outlet)
+            await self._stream(outlet)
+        except HistoryLost as lost:
+            await self._go_on_behind_gap(outlet, lost)
 
     async def _record(self, saved: str) -> ResumeRecord:
         """Read the stored record, or store a first one, so that nothing from now on can be missed."""
@@ -173,8 +176,6 @@ class Relay:
         if outlet.copied is None and self._is_copy_due:
             now = await self._patiently(self._cluster.now)
             await send_through(outlet, source.watch(), source.stamp(), time=now, outage=self.outage)
-            if outlet.is_stopped:
-                return
             outlet.position, outlet.copied = Position(now), b""
             await outlet.save(source.stamp(outlet.copied)(now, None))
         self._is_copy_due = False
@@ -184,14 +185,11 @@ class Relay:
         self.is_open.set()
         logger().info("copying what is there", collection=self.collection, topic=self.topic)
         await Snapshot(source.copier(), source.watch_through, source.stamp, self.outage).run(outlet)
-        if not outlet.is_stopped:
-            await outlet.save(source.stamp()(outlet.position.time, None))
-            logger().info("copied what was there", collection=self.collection, topic=self.topic)
+        await outlet.save(source.stamp()(outlet.position.time, None))
+        logger().info("copied what was there", collection=self.collection, topic=self.topic)
 
     async def _stream(self, outlet: Outlet) -> None:
-        """Publish the changes behind the position until stopped."""
-        if outlet.is_stopped:
-            return
+        """Publish the changes behind the position for ever."""
         watch = self.source.watch()
         ahead = self.ahead = Ahead(self._settings.ahead, self._settings.ahead_bytes)
         await opened(watch, outlet.position, self.outage)
@@ -204,8 +202,6 @@ class Relay:
             except (BrokerError, HistoryLost, StartError) as error:
                 failure = error
             tasks.cancel_scope.cancel()
-        with anyio.CancelScope(shield=True), anyio.move_on_after(1):
-            await watch.close()
         if failure is not None:
             raise failure
 
@@ -216,12 +212,15 @@ class Relay:
                     await ahead.put(batch)
         except (HistoryLost, StartError) as error:
             ahead.fail(error)
+        finally:
+            await closed(watch)
 
     async def _publish(self, outlet: Outlet, ahead: Ahead) -> None:
         stamp = self.source.stamp()
         heartbeat = self._settings.heartbeat
         next_heartbeat = anyio.current_time() + heartbeat
-        while (batch := await ahead.get()) is not None:
+        while True:
+            batch = await ahead.get()
             if batch.changes:
                 await outlet.send_changes(batch.changes, stamp)
                 next_heartbeat = anyio.current_time() + heartbeat

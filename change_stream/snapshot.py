@@ -27,7 +27,7 @@ from change_stream.errors import WatchInterrupted, translate
 from change_stream.extended_json import RAW_CODEC
 from change_stream.outlet import Outlet
 from change_stream.resume import Position, Stamp, copied_identity, copied_through, token_time
-from change_stream.watch import Watch, follow
+from change_stream.watch import Watch, closed, follow
 
 __all__ = ["Chunk", "Copier", "Snapshot", "send_through"]
 
@@ -152,7 +152,7 @@ class Snapshot:
     async def run(self, outlet: Outlet) -> None:
         """Copy what lies behind `outlet.copied`; then its position is where the changes go on, and `copied` is None.
 
-        Returns early if the outlet is stopped. Raises HistoryLost.
+        Raises HistoryLost.
         """
         copied = outlet.copied or b""
         while True:
@@ -162,13 +162,11 @@ class Snapshot:
                 watch = self._watch_through(copied)
                 await send_through(outlet, watch, self._stamp_behind(copied), time=time, outage=self._outage)
             for chunk in chunks:
-                if outlet.is_stopped:
-                    return
                 outlet.position = Position(time)
                 await outlet.send_documents(chunk.documents, outlet.position, self._stamp_behind)
                 if chunk.documents:
                     outlet.copied = copied = copied_through(chunk.documents[-1])
-            if chunks[-1].is_last and not outlet.is_stopped:
+            if chunks[-1].is_last:
                 outlet.copied = None
                 return
 
@@ -187,16 +185,13 @@ async def send_through(outlet: Outlet, watch: Watch, stamp: Stamp, *, time: Time
             async for batch in batches:
                 wanted = [change for change in batch.changes if token_time(change["_id"]) <= time]
                 await outlet.send_changes(wanted, stamp)
-                if outlet.is_stopped:
-                    return
                 is_past = len(wanted) < len(batch.changes)
                 outlet.position = Position(time) if is_past else batch.position
                 # A batch may end within a transaction, whose changes share their time: only an empty one ends at `time`.
                 if is_past or outlet.position.time > time or (outlet.position.time == time and not batch.changes):
                     return
     finally:
-        with anyio.CancelScope(shield=True), anyio.move_on_after(1):
-            await watch.close()
+        await closed(watch)
 
 
 def _between(low: bytes, high: bytes) -> dict[str, Any]:

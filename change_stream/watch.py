@@ -13,6 +13,7 @@ from collections.abc import AsyncGenerator
 from contextlib import suppress
 from typing import Any
 
+import anyio
 from bson.raw_bson import RawBSONDocument
 from msgspec import Struct
 from pymongo.asynchronous.client_session import AsyncClientSession
@@ -25,7 +26,7 @@ from change_stream.errors import OversizeChange, WatchInterrupted, translate
 from change_stream.extended_json import RAW_CODEC
 from change_stream.resume import Position
 
-__all__ = ["Batch", "Watch", "follow", "opened"]
+__all__ = ["Batch", "Watch", "closed", "follow", "opened"]
 
 _STRIP: list[dict[str, Any]] = [
     {"$unset": ["fullDocument", "fullDocumentBeforeChange", "updateDescription"]},
@@ -135,6 +136,12 @@ class Watch:
         token = cursor.get("postBatchResumeToken")
         position = Position.behind(dict(token)) if token is not None else start or Position(reply["operationTime"])
         return Batch(cursor[batch], position, len(cursor.raw))
+
+
+async def closed(watch: Watch) -> None:
+    """Close a stream in a short time, also when cancelled."""
+    with anyio.CancelScope(shield=True), anyio.move_on_after(1):
+        await watch.close()
 
 
 async def opened(watch: Watch, position: Position | None, outage: Outage) -> Batch:

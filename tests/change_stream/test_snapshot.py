@@ -97,7 +97,7 @@ def test_killed_at_any_moment_under_load_every_document_is_there_once(
     start: Start, broker: BrokerProcess, database: Database[dict[str, Any]]
 ) -> None:
     """Documents whose id begins with s stay as they are; each must come exactly once, as a snapshot or as an insert."""
-    total = 6000
+    total = 2400
     database.tweets.bulk_write([InsertOne({"_id": f"{n:05}s", "n": 0}) for n in range(0, total, 2)])
     is_done = threading.Event()
 
@@ -140,13 +140,13 @@ def test_killed_at_any_moment_under_load_every_document_is_there_once(
 def test_mongodb_and_the_broker_killed_while_copying(tmp_path: Path, broker: BrokerProcess) -> None:
     with ReplicaSet(tmp_path / "mongo") as replica_set, MongoClient[dict[str, Any]](replica_set.url) as mongo:
         tweets = mongo.copied.tweets
-        tweets.insert_many([{"_id": n, "text": "x" * 200} for n in range(8000)])
+        tweets.insert_many([{"_id": n, "text": "x" * 200} for n in range(3000)])
         flags = ("--map", "tweets=tweets", "--snapshot", "initial", "--chunk-size", "40")
         with Publisher(tmp_path / "log", replica_set.url, broker.address, "copied", *flags) as publisher:
             replica_set.kill()
             replica_set.start()
             tweets.update_one({"_id": 0}, {"$set": {"n": 1}})
-            tweets.insert_one({"_id": 8000})
+            tweets.insert_one({"_id": 3000})
             broker.kill()
             broker.start()
             until(lambda: publisher.said("copied what was there"), 60)
