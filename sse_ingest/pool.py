@@ -6,26 +6,23 @@ of memory, stuck beyond its time) leaves its events as suspects: they are tried 
 alone with a worker when it dies is the culprit. Scoring has no effect outside, so a second try does no harm.
 """
 
-import multiprocessing
-import socket
 from collections import deque
 from collections.abc import Awaitable, Callable
-from multiprocessing.process import BaseProcess
 
 import anyio
-from anyio.abc import TaskGroup, UNIXSocketStream
-from anyio.streams.buffered import BufferedByteReceiveStream
+from anyio.abc import TaskGroup
 from msgspec import Struct
 
 from broker.program import logger
-from sse_ingest.handover import LENGTH, RawEvent, Rejected, Reply, Task, decode_reply, frame
+from sse_ingest.handover import RawEvent, Rejected, Reply
 from sse_ingest.inbox import Inbox
+from sse_ingest.process import CannotStart, WorkerDied, WorkerProcess
 from sse_ingest.scaling import workers_wanted
-from sse_ingest.worker import Job, work
+from sse_ingest.worker import Job
 
 __all__ = ["Deliver", "Pool", "PoolSize"]
 
-REPLY_BYTES_MAX = 1 << 30
+START_PAUSE_S = 1.0
 
 log = logger()
 
@@ -40,10 +37,6 @@ class PoolSize(Struct, frozen=True):
     most: int = 2
     events_per_task: int = 200
     task_timeout_s: float = 30.0
-
-
-class WorkerDied(Exception):
-    """The process ended, or was ended, without handing back its events."""
 
 
 class Pool:
@@ -101,28 +94,33 @@ class Pool:
 
     async def _tend(self, name: str) -> None:
         """Feed one worker, replacing its process as often as it dies, until the pool needs it no more."""
-        process: _Process | None = None
+        process = WorkerProcess(self._job)
         try:
             while (self._suspects or self.workers <= self.wanted) and (events := await self._next()):
-                process = process or await _Process.start(self._job)
-                try:
-                    reply = await process.carry_out(events, self.size.task_timeout_s)
-                except WorkerDied as death:
-                    await self._bury(process, name, str(death))
-                    process = None
-                    await self._suspect(name, events, str(death))
-                    continue
-                if reply.failure is not None:
-                    await self._bury(process, name, reply.failure)
-                    process = None
-                    reply.findings.append([Rejected(reply.failure)])
-                    self._inbox.give_back(events[len(reply.findings) :])
-                self._measure(reply)
-                await self._deliver(name, events[: len(reply.findings)], reply)
+                if (reply := await self._try(process, name, events)) is not None:
+                    self._measure(reply)
+                    await self._deliver(name, events[: len(reply.findings)], reply)
         finally:
             self.workers -= 1
-            if process is not None:
-                await process.aclose()
+            await process.aclose()
+
+    async def _try(self, process: WorkerProcess, name: str, events: list[RawEvent]) -> Reply | None:
+        """Return what the worker makes of `events`, up to the one that kills it; None if they are to be tried again."""
+        try:
+            reply = await process.carry_out(events, self.size.task_timeout_s)
+        except CannotStart as error:
+            log.error("cannot start a worker, trying on", worker=name, reason=str(error))
+            self._inbox.give_back(events)
+            await anyio.sleep(START_PAUSE_S)
+            return None
+        except WorkerDied as death:
+            await self._bury(process, name, str(death))
+            return self._suspect(events, str(death))
+        if reply.failure is not None:
+            await self._bury(process, name, reply.failure)
+            reply.findings.append([Rejected(reply.failure)])
+            self._inbox.give_back(events[len(reply.findings) :])
+        return reply
 
     async def _next(self) -> list[RawEvent]:
         """Return a suspect, or the next events; none if the inbox has ended or the worker is not wanted."""
@@ -137,64 +135,18 @@ class Pool:
                     self._idle.discard(scope)
         return [self._suspects.popleft()] if self._suspects else []
 
-    async def _bury(self, process: "_Process", name: str, cause: str) -> None:
+    async def _bury(self, process: WorkerProcess, name: str, cause: str) -> None:
         self.crashes += 1
         log.debug("a worker died and is replaced", worker=name, cause=cause)
         await process.aclose()
 
-    async def _suspect(self, name: str, events: list[RawEvent], cause: str) -> None:
-        if len(events) > 1:
-            self._suspects.extend(events)
-            return
-        await self._deliver(name, events, Reply([[Rejected(f"its worker died: {cause}")]], []))
+    def _suspect(self, events: list[RawEvent], cause: str) -> Reply | None:
+        if len(events) == 1:
+            return Reply([[Rejected(f"its worker died: {cause}")]], [])
+        self._suspects.extend(events)
+        return None
 
     def _measure(self, reply: Reply) -> None:
         if reply.seconds:
             mean = sum(reply.seconds) / len(reply.seconds)
             self.seconds_per_event = mean if not self.seconds_per_event else 0.9 * self.seconds_per_event + 0.1 * mean
-
-
-class _Process:
-    """One worker process and the way to it."""
-
-    def __init__(self, process: BaseProcess, stream: UNIXSocketStream) -> None:
-        self._process = process
-        self._stream = stream
-        self._replies = BufferedByteReceiveStream(stream)
-
-    @classmethod
-    async def start(cls, job: Job) -> "_Process":
-        ours, theirs = socket.socketpair()
-        with theirs:
-            # Forking is a matter of milliseconds, but the first one starts the fork server.
-            process = await anyio.to_thread.run_sync(_fork, job, theirs)
-        return cls(process, await UNIXSocketStream.from_socket(ours))
-
-    async def carry_out(self, events: list[RawEvent], timeout_s: float) -> Reply:
-        """Hand over `events` and wait for the reply. Raises `WorkerDied`."""
-        try:
-            with anyio.fail_after(timeout_s):
-                await self._stream.send(frame(Task(events)))
-                head = await self._replies.receive_exactly(LENGTH)
-                return decode_reply(await self._replies.receive_exactly(int.from_bytes(head, "big")))
-        except TimeoutError as error:
-            raise WorkerDied(f"no reply within {timeout_s:g} s") from error
-        except (anyio.EndOfStream, anyio.IncompleteRead, anyio.BrokenResourceError) as error:
-            raise WorkerDied("its process ended without a word") from error
-
-    async def aclose(self) -> None:
-        with anyio.CancelScope(shield=True):
-            await self._stream.aclose()
-            self._process.kill()
-            await anyio.to_thread.run_sync(self._process.join)
-        self._process.close()
-
-
-_processes = multiprocessing.get_context("forkserver")
-_processes.set_forkserver_preload(["sse_ingest.warm"])
-
-
-def _fork(job: Job, pipe: socket.socket) -> BaseProcess:
-    process = _processes.Process(target=work, args=(job, pipe), daemon=True)
-    process.start()
-    return process

@@ -25,31 +25,19 @@ import anyio
 import stamina
 from bson.errors import BSONError
 from bson.raw_bson import RawBSONDocument
-from pymongo import AsyncMongoClient, UpdateOne
 from pymongo.asynchronous.client_session import AsyncClientSession
-from pymongo.asynchronous.database import AsyncDatabase
-from pymongo.errors import (
-    BulkWriteError,
-    ConfigurationError,
-    ConnectionFailure,
-    DocumentTooLarge,
-    InvalidURI,
-    PyMongoError,
-)
-from pymongo.operations import ReplaceOne
+from pymongo.errors import BulkWriteError, ConnectionFailure, DocumentTooLarge, PyMongoError
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
-from broker.errors import StartError
 from broker.program import logger
 from sse_ingest.batch import Batch, Entry, Reject, reject_document
-from sse_ingest.orphans import end_orphans
+from sse_ingest.database import Client, Database, Document, connect, reason_of
 from sse_ingest.statistics import Timings
 from sse_ingest.users import by_user, engagement_document, user_document, user_update
 
 __all__ = ["Store"]
 
-APPNAME_MAX = 100
 ABORT_S = 2.0
 
 _DUPLICATE_KEY = 11000
@@ -57,13 +45,11 @@ _REFUSED = (BulkWriteError, DocumentTooLarge, BSONError, OverflowError, UnicodeE
 
 log = logger()
 
-Document = dict[str, Any]
-
 
 class Store:
     """The ingester's database."""
 
-    def __init__(self, client: AsyncMongoClient[Document], database: AsyncDatabase[Document]) -> None:
+    def __init__(self, client: Client, database: Database) -> None:
         self.tweets_seconds = Timings()
         self.users_seconds = Timings()
         self.outage: str | None = None
@@ -75,33 +61,8 @@ class Store:
     @classmethod
     async def open(cls, url: str, database: str, timeout_s: float) -> "Store":
         """Connect, and make collections and indexes where they are missing. Raises StartError."""
-        appname = f"tweetwire sse_ingest {database}"[:APPNAME_MAX]
-        try:
-            client: AsyncMongoClient[Document] = AsyncMongoClient(
-                url,
-                appname=appname,
-                w="majority",
-                tz_aware=True,
-                serverSelectionTimeoutMS=int(timeout_s * 1000),
-                connectTimeoutMS=int(timeout_s * 1000),
-                socketTimeoutMS=30_000,
-            )
-        except (ConfigurationError, InvalidURI, ValueError) as error:
-            raise StartError(
-                f"{url!r} is no MongoDB address: {error}; write --mongo-url mongodb://HOST:PORT"
-            ) from error
-        store = cls(client, client[database])
-        try:
-            await store._prepare(appname)
-        except PyMongoError as error:
-            await client.aclose()
-            raise StartError(
-                f"no MongoDB answers at {_shown(client)} ({_first_line(error)}); start it, or --mongo-url"
-            ) from error
-        except StartError:
-            await client.aclose()
-            raise
-        return store
+        client = await connect(url, database, timeout_s)
+        return cls(client, client[database])
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -134,8 +95,8 @@ class Store:
             if len(batch) > 1:
                 first, second = batch.halves()
                 return [*await self.settle(first), *await self.settle(second)]
-            log.warning("MongoDB refuses a document", reason=_first_line(error))
-            await self._settle_refused(batch, _first_line(error))
+            log.warning("MongoDB refuses a document", reason=reason_of(error))
+            await self._settle_refused(batch, reason_of(error))
             return []
 
     async def _settle_together(self, batch: Batch) -> list[Entry]:
@@ -206,60 +167,23 @@ class Store:
             documents = {reject.document["_id"]: reject.document for reject in batch.rejects}
             there = await _ids(self._database, "rejected_tweets", list(documents), session)
             missing = [document for reject_id, document in documents.items() if reject_id not in there]
-            await _write(self._database, "rejected_tweets", missing, [], session)
+            await _write(self._database, "rejected_tweets", missing, {}, session)
 
     async def _count_users(self, new: list[Entry], now: datetime, session: AsyncClientSession) -> None:
         users = by_user(entry.tweet for entry in new)
         known = await _ids(self._database, "users", list(users), session)
-        await _write(
-            self._database,
-            "users",
-            [user_document(user_id, seen, now) for user_id, seen in users.items() if user_id not in known],
-            [
-                UpdateOne({"_id": user_id}, user_update(seen, now))
-                for user_id, seen in users.items()
-                if user_id in known
-            ],
-            session,
-        )
+        fresh = [user_document(user_id, seen, now) for user_id, seen in users.items() if user_id not in known]
+        seen_before = {user_id: user_update(seen, now) for user_id, seen in users.items() if user_id in known}
+        await _write(self._database, "users", fresh, seen_before, session)
+
         cursor = self._database.users_engagements.find(
             {"_id": {"$in": list(users)}}, session=session, batch_size=100_000
         )
-        before = {document["_id"]: document async for document in cursor}
-        await _write(
-            self._database,
-            "users_engagements",
-            [engagement_document(user_id, seen) for user_id, seen in users.items() if user_id not in before],
-            [
-                ReplaceOne({"_id": user_id}, engagement_document(user_id, users[user_id], document))
-                for user_id, document in before.items()
-            ],
-            session,
-        )
-
-    async def _prepare(self, appname: str) -> None:
-        hello = await self._client.admin.command("hello")
-        if "setName" not in hello and hello.get("msg") != "isdbgrid":
-            raise StartError(
-                f"the MongoDB at {_shown(self._client)} is no replica set, so it has no transactions and no change streams; "
-                "start it with --replSet and initiate it"
-            )
-        await end_orphans(self._client, appname)
-        there = set(await self._database.list_collection_names())
-        for name in ("tweets", "users", "users_engagements", "rejected_tweets"):
-            if name not in there:
-                await self._create(name)
-        await self._database.tweets.create_index("user.id_str")
-        await self._database.tweets.create_index("ingested_at")
-        await self._database.rejected_tweets.create_index("at")
-
-    async def _create(self, name: str) -> None:
-        try:
-            await self._database.create_collection(name)
-        except PyMongoError:
-            # Another ingester that starts at the same moment may have been first.
-            if name not in await self._database.list_collection_names():
-                raise
+        before = {document["_id"]: document for document in await cursor.to_list()}
+        after = {user_id: engagement_document(user_id, seen, before.get(user_id)) for user_id, seen in users.items()}
+        fresh = [document for user_id, document in after.items() if user_id not in before]
+        replaced = {user_id: after[user_id] for user_id in before}
+        await _write(self._database, "users_engagements", fresh, replaced, session)
 
     def _is_worth_a_retry(self, error: Exception) -> bool:
         if not isinstance(error, PyMongoError) or (isinstance(error, _REFUSED) and not _is_race(error)):
@@ -269,7 +193,7 @@ class Store:
         is_conflict = error.has_error_label("TransientTransactionError") and not isinstance(error, ConnectionFailure)
         if self.outage is None and not is_conflict:
             self._lost_at = perf_counter()
-            self.outage = _first_line(error)
+            self.outage = reason_of(error)
             log.warning("MongoDB does not take the batch, trying on", reason=self.outage)
         return True
 
@@ -279,24 +203,28 @@ class Store:
             log.info("MongoDB takes batches again", away_s=round(perf_counter() - self._lost_at, 1))
 
 
-async def _ids(
-    database: AsyncDatabase[Document], collection: str, ids: list[Any], session: AsyncClientSession
-) -> set[Any]:
+async def _ids(database: Database, collection: str, ids: list[Any], session: AsyncClientSession) -> set[Any]:
     cursor = database[collection].find({"_id": {"$in": ids}}, {"_id": 1}, session=session, batch_size=100_000)
-    return {document["_id"] async for document in cursor}
+    return {document["_id"] for document in await cursor.to_list()}
 
 
 async def _write(
-    database: AsyncDatabase[Document],
+    database: Database,
     collection: str,
     inserts: list[Document],
-    updates: list[UpdateOne] | list[ReplaceOne[Document]],
+    updates: dict[Any, Document],
     session: AsyncClientSession,
 ) -> None:
+    """Insert documents and update, or replace, others by their ids."""
     if inserts:
         await database[collection].insert_many(inserts, ordered=False, session=session)
     if updates:
-        await database[collection].bulk_write(updates, ordered=False, session=session)
+        # The command itself: pymongo's bulk API costs more time for each update than building and sending it.
+        statements = [{"q": {"_id": document_id}, "u": update} for document_id, update in updates.items()]
+        command = {"update": collection, "updates": statements, "ordered": False}
+        reply = await database.command(command, session=session)
+        if reply.get("writeErrors"):
+            raise BulkWriteError(reply)
 
 
 def _is_race(error: Exception) -> bool:
@@ -307,14 +235,3 @@ def _is_race(error: Exception) -> bool:
     return bool(faults) and all(
         fault.get("code") == _DUPLICATE_KEY and fault.get("keyPattern") == {"_id": 1} for fault in faults
     )
-
-
-def _shown(client: AsyncMongoClient[Document]) -> str:
-    """Return the hosts alone: an address may hold a password."""
-    return ",".join(f"{host}:{port}" for host, port in sorted(client._topology_settings.seeds))
-
-
-def _first_line(error: Exception) -> str:
-    if isinstance(error, BulkWriteError) and (error.details or {}).get("writeErrors"):
-        return str(error.details["writeErrors"][0].get("errmsg"))[:500]
-    return (str(error) or type(error).__name__).splitlines()[0].partition(", Timeout:")[0][:500]

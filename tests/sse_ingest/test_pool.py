@@ -3,14 +3,18 @@
 import json
 import os
 import signal
+import socket
 import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from multiprocessing.process import BaseProcess
 
 import anyio
 import anyio.lowlevel
 import pytest
 
+from sse_ingest import pool as pool_module
+from sse_ingest import process
 from sse_ingest.handover import RawEvent, Rejected, Reply, Scored
 from sse_ingest.inbox import Inbox
 from sse_ingest.pool import Pool, PoolSize
@@ -133,6 +137,22 @@ async def test_a_worker_that_hangs_is_replaced_and_the_culprit_found() -> None:
         put(inbox, *(tweet(number) for number in range(2, 6)))
     assert sorted(map(int, delivered.tweets)) == list(range(1, 6))
     assert pool.crashes == 1
+
+
+async def test_a_process_that_cannot_be_had_is_tried_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    delivered = Delivered()
+    fork, refused = process._fork, iter([BlockingIOError(11, "Resource temporarily unavailable")])
+
+    def refuse_once(job: Job, pipe: socket.socket) -> BaseProcess:
+        for error in refused:
+            raise error
+        return fork(job, pipe)
+
+    monkeypatch.setattr(process, "_fork", refuse_once)
+    monkeypatch.setattr(pool_module, "START_PAUSE_S", 0.01)
+    async with running(PoolSize(1, 1), delivered) as (_, inbox):
+        put(inbox, tweet(1), tweet(2))
+    assert delivered.tweets == ["1", "2"]
 
 
 async def test_an_event_that_takes_for_ever_is_found_among_others_and_rejected() -> None:

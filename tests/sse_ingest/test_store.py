@@ -169,6 +169,19 @@ async def test_a_document_that_mongodb_refuses_does_not_hurt_its_batch(
     assert_counts_are_exact(database)
 
 
+async def test_a_user_whose_update_mongodb_refuses_does_not_hurt_the_others(
+    store: Store, database: Database[dict[str, Any]]
+) -> None:
+    account = Account(read=30)
+    await store.settle(batch_of(account, *(status(number, author=number) for number in range(1, 11))))
+    database.command("collMod", "users", validator={"description": {"$ne": "forbidden"}})
+    items = [status(100 + number, author=number) for number in range(1, 20)]
+    items.append(status(99, user=user(3, description="forbidden")))
+    assert len(await store.settle(batch_of(account, *items))) == 19
+    assert (account.stored, account.rejected, account.in_flight) == (29, 1, 0)
+    assert_counts_are_exact(database)
+
+
 async def test_a_transaction_that_a_killed_ingester_left_open_is_ended(
     mongo_url: str, database: Database[dict[str, Any]]
 ) -> None:
@@ -213,5 +226,7 @@ async def test_hashtags_are_counted_from_what_is_stored(store: Store) -> None:
 
 
 async def test_what_is_no_address_is_one_sentence() -> None:
-    with pytest.raises(StartError, match="is no MongoDB address"):
-        await Store.open("http://somewhere", "db", 0.3)
+    for address in ("http://somewhere", "mongodb://someone:pass/word@host:x"):
+        with pytest.raises(StartError, match="is no MongoDB address") as raised:
+            await Store.open(address, "db", 0.3)
+        assert "word" not in str(raised.value).replace("password", "")

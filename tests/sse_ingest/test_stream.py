@@ -179,6 +179,14 @@ def test_ids_of_any_characters_come_back_as_they_were() -> None:
         assert server.peers[1].headers["last-event-id"] == wanted
 
 
+@pytest.mark.parametrize(("event", "gaps"), [(FIRST, 0), (b"data: no id\n\n", 1)])
+def test_what_cannot_be_had_again_is_counted(event: bytes, gaps: int) -> None:
+    with ScriptedServer(whole(event), whole(event)) as server:
+        state = SourceState("test")
+        assert len(list(EventStream(server.url(), state, QUICK))) == 2
+    assert (state.connections, state.gaps) == (2, gaps)
+
+
 def test_a_stream_is_opened_behind_an_id_and_with_a_token() -> None:
     with ScriptedServer() as server:
         assert list(stream_of(server, last_id="7", token="s3cret")) == []
