@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import anyio
 from pymongo.asynchronous.database import AsyncDatabase
 
-from broker import BrokerError, Client, Publisher, Receipt
+from broker import BrokerError, Client, Publisher, Receipt, Refusal
 from broker.errors import StartError
 from broker.program import logger
 from change_stream.ahead import Ahead
@@ -42,6 +42,8 @@ __all__ = ["Relay"]
 
 T = TypeVar("T")
 
+_HOPELESS = frozenset({"bad_name", "forbidden", "unauthenticated"})
+
 
 class Relay:
     """Publishes the changes of `collection` to `topic` for ever."""
@@ -56,7 +58,7 @@ class Relay:
         collection: str,
         topic: str,
     ) -> None:
-        producer = f"cdc.{database.name}.{collection}"
+        producer = settings.producer_of(collection)
         self.collection = collection
         self.topic = topic
         self.is_open = anyio.Event()
@@ -100,6 +102,8 @@ class Relay:
             try:
                 await self._session()
             except BrokerError as error:
+                if isinstance(error, Refusal) and error.code in _HOPELESS:
+                    raise StartError(f"the broker refuses topic {self.topic}: {error}") from error
                 # Where a refused event lies among those behind it is not known; the topic tells where to go on.
                 self.failures += 1
                 logger().warning("publishing begins anew", topic=self.topic, reason=str(error))

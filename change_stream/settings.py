@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bson import Timestamp, json_util
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 from pydantic_settings import SettingsConfigDict
 
 from broker.program import ProgramSettings, settings_config
@@ -18,7 +18,7 @@ __all__ = ["HistoryPolicy", "Settings", "SnapshotMode", "SourceSettings"]
 
 SnapshotMode = Literal["never", "initial", "when_needed", "always"]
 HistoryPolicy = Literal["fail", "resnapshot", "from_time", "now"]
-_TOPIC = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}")
+_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}")
 _IMAGES = {"off": None, "update_lookup": "updateLookup", "when_available": "whenAvailable", "required": "required"}
 
 
@@ -39,15 +39,22 @@ class SourceSettings(ProgramSettings):
 
     @field_validator("map")
     @classmethod
-    def _name_topics(cls, pairs: list[str]) -> list[str]:
-        for topic in _dict(pairs).values():
-            if not _TOPIC.fullmatch(topic):
+    def _have_names(cls, pairs: list[str], others: ValidationInfo) -> list[str]:
+        for collection, topic in _dict(pairs).items():
+            producer = _producer(others.data.get("database", ""), collection)
+            if not _NAME.fullmatch(producer):
+                raise ValueError(f"{producer!r} is no producer's name: letters, digits, _ . and -, at most 128")
+            if not _NAME.fullmatch(topic):
                 raise ValueError(f"{topic!r} is no topic's name: letters, digits, _ . and -, at most 128")
         return pairs
 
     def topics(self) -> dict[str, str]:
         """The topic of each collection."""
         return _dict(self.map)
+
+    def producer_of(self, collection: str) -> str:
+        """The name that a collection's events have at the broker."""
+        return _producer(self.database, collection)
 
 
 class Settings(SourceSettings):
@@ -191,6 +198,10 @@ class Settings(SourceSettings):
         if self.start_at is None or self.start_at == "oldest":
             return None if self.start_at is None else "oldest"
         return Timestamp(int(_time(self.start_at).timestamp()), 0)
+
+
+def _producer(database: str, collection: str) -> str:
+    return f"cdc.{database}.{collection}"
 
 
 def _split(pair: str) -> tuple[str, str]:

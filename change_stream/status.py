@@ -52,7 +52,7 @@ async def report(settings: StatusSettings, stop: anyio.Event) -> int:
         now = await _now(cluster)
         standings = []
         for collection, topic in settings.topics().items():
-            last = await _last(client, topic, f"cdc.{settings.database}.{collection}")
+            last = await _last(client, topic, settings.producer_of(collection))
             standings.append(standing(collection, topic, last, cluster.id, now))
     if settings.report == "json":
         print(msgspec.json.encode(standings).decode())
