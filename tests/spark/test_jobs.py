@@ -12,18 +12,19 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-from broker import Event, Refusal, SyncClient
+from broker import Event, SyncClient
 from spark.jobs import JOBS, start_query
 from spark.settings import SparkSettings
 from tests.processes import BrokerProcess
 from tests.spark import reference, samples
 from tests.spark.comparison import assert_close, assert_tweets_equal
 from tests.spark.reference import Row
+from tests.spark.topics import is_tweet, stored, windows
 
 WINDOW_MS = 5_000
-WITHIN_S = 90
+WITHIN_S = 180
 
-pytestmark = [pytest.mark.stack, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(420)]
 
 Start = Callable[..., StreamingQuery]
 
@@ -52,29 +53,6 @@ def publish(broker: BrokerProcess, changes: list[Any], *, topic: str = "tweets",
         client.publish_many(topic, events)
 
 
-def stored(broker: BrokerProcess, topic: str) -> list[Row]:
-    """All events of a topic as the source's rows, without a watermark."""
-    with SyncClient(broker.address) as client:
-        try:
-            events = client.read(topic, 0, limit=10_000).events
-        except Refusal:
-            return []
-    return [
-        {"topic": topic, "offset": e.offset, "timestamp": e.timestamp, "id": e.id, "msg": bytes(e.msg)} for e in events
-    ]
-
-
-def windows(broker: BrokerProcess, topic: str) -> dict[str, Row]:
-    """The windows in a statistics topic. Fails where one came twice."""
-    found: dict[str, Row] = {}
-    for event in stored(broker, topic):
-        msg = json.loads(event["msg"])
-        assert event["id"] == f"{topic}:{msg['window']['start']}"
-        assert event["id"] not in found, "a window came twice"
-        found[event["id"]] = msg
-    return {msg["window"]["start"]: msg for msg in found.values()}
-
-
 def wait_until(condition: Callable[[], bool], query: StreamingQuery) -> None:
     deadline = time.monotonic() + WITHIN_S
     while not condition():
@@ -85,10 +63,6 @@ def wait_until(condition: Callable[[], bool], query: StreamingQuery) -> None:
 
 def counted(broker: BrokerProcess) -> int:
     return sum(window["tweets"] + window["late"] for window in windows(broker, "tweets_stats").values())
-
-
-def is_tweet(row: Row) -> bool:
-    return json.loads(row["msg"])["op"] in {"insert", "snapshot"}
 
 
 def with_watermarks(rows: list[Row], queries: list[StreamingQuery]) -> list[Row]:

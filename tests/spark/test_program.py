@@ -1,0 +1,127 @@
+"""``python -m spark`` as a process: how it starts, ends, refuses, and comes back after kill -9."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from broker import Event, SyncClient
+from tests.processes import BrokerProcess
+from tests.spark import reference, samples
+from tests.spark.comparison import assert_tweets_equal
+from tests.spark.topics import is_tweet, stored, windows
+
+WINDOW_MS = 2_000
+WITHIN_S = 180
+KILLS = int(os.environ.get("TWEETWIRE_TEST_KILLS", "1"))
+
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(300 + 120 * KILLS)]
+
+
+@contextmanager
+def spark(
+    broker: BrokerProcess, folder: Path, *flags: str, job: str = "tweets-stats"
+) -> Iterator[subprocess.Popen[bytes]]:
+    command = [
+        sys.executable,
+        "-m",
+        "spark",
+        job,
+        "--broker",
+        broker.address,
+        "--checkpoint",
+        str(folder / "checkpoint"),
+    ]
+    quiet = ["--ui-port", "0", "--log-json", "--master", "local[2]"]
+    with (folder / "spark.log").open("ab") as log:
+        process = subprocess.Popen([*command, *quiet, *flags], stderr=log, start_new_session=True)
+        try:
+            yield process
+        finally:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+
+
+def wait_until(condition: Callable[[], bool], process: subprocess.Popen[bytes], folder: Path) -> None:
+    deadline = time.monotonic() + WITHIN_S
+    while not condition():
+        assert process.poll() is None, (folder / "spark.log").read_text()
+        assert time.monotonic() < deadline, (folder / "spark.log").read_text()
+        time.sleep(0.02)
+
+
+def publish(broker: BrokerProcess, count: int) -> None:
+    changes = samples.changes(count, span_ms=20 * WINDOW_MS)
+    with SyncClient(broker.address) as client:
+        client.publish_many("tweets", [Event(id=str(n), msg=change) for n, change in enumerate(changes)])
+
+
+def test_killed_at_any_batch_it_publishes_every_window_once(broker: BrokerProcess, tmp_path: Path) -> None:
+    publish(broker, 60 * 20 * max(1, KILLS // 3))
+    rows = stored(broker, "tweets")
+    flags = ["--window", f"{WINDOW_MS}ms", "--idle", "1s", "--trigger", "0s", "--rows-max", "70"]
+    for kill in range(KILLS):
+        have = len(windows(broker, "tweets_stats"))
+        with spark(broker, tmp_path, *flags) as process:
+            wait_until(lambda: len(windows(broker, "tweets_stats")) > have, process, tmp_path)  # noqa: B023 — called at once
+            # At another place in the batch each time.
+            until = time.monotonic() + 0.13 * kill
+            wait_until(lambda: time.monotonic() >= until, process, tmp_path)  # noqa: B023 — called at once
+            process.kill()
+    expected = reference.tweets_stats([{**row, "watermark": 0} for row in rows], WINDOW_MS)
+    with spark(broker, tmp_path, *flags) as process:
+        wait_until(lambda: len(windows(broker, "tweets_stats")) >= len(expected), process, tmp_path)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+    found = windows(broker, "tweets_stats")
+    assert_tweets_equal(found, expected)
+    assert sum(window["tweets"] for window in found.values()) == sum(map(is_tweet, rows))
+
+
+def test_it_says_when_it_is_ready_and_ends_in_order(broker: BrokerProcess, tmp_path: Path) -> None:
+    with spark(broker, tmp_path, job="all") as process:
+        wait_until(lambda: bool(re.search("spark ready on", (tmp_path / "spark.log").read_text())), process, tmp_path)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 0
+    assert "Traceback" not in (tmp_path / "spark.log").read_text()
+
+
+def refused(*flags: str, **environment: str) -> str:
+    """Run it where it cannot start; returns the one sentence it says."""
+    command = [sys.executable, "-m", "spark", "all", *flags]
+    done = subprocess.run(
+        command, capture_output=True, text=True, env={**os.environ, **environment}, timeout=120, check=False
+    )
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr.strip().splitlines()[-1]
+
+
+def test_without_a_broker_it_says_so() -> None:
+    assert "no broker answers at 127.0.0.1:1" in refused("--broker", "127.0.0.1:1")
+
+
+def test_without_java_it_says_what_to_install(broker: BrokerProcess, tmp_path: Path) -> None:
+    sentence = refused("--broker", broker.address, JAVA_HOME=str(tmp_path))
+    assert "no bin/java" in sentence
+    assert "install Java 17 or 21" in sentence
+
+
+def test_a_java_that_is_too_old_is_named(broker: BrokerProcess, tmp_path: Path) -> None:
+    java = tmp_path / "bin" / "java"
+    java.parent.mkdir()
+    java.write_text("#!/bin/sh\necho 'openjdk version \"1.8.0_392\"' >&2\n")
+    java.chmod(0o755)
+    assert "is Java 8" in refused("--broker", broker.address, JAVA_HOME=str(tmp_path))
+
+
+def test_a_wrong_start_is_refused() -> None:
+    assert "--from" in refused("--from", "yesterday")

@@ -1,0 +1,34 @@
+"""What the topics hold, as the tests look at it."""
+
+import json
+
+from broker import Refusal, SyncClient
+from tests.processes import BrokerProcess
+from tests.spark.reference import Row
+
+
+def stored(broker: BrokerProcess, topic: str) -> list[Row]:
+    """All events of a topic as the source's rows, without a watermark."""
+    with SyncClient(broker.address) as client:
+        try:
+            events = client.read(topic, 0, limit=10_000).events
+        except Refusal:
+            return []
+    return [
+        {"topic": topic, "offset": e.offset, "timestamp": e.timestamp, "id": e.id, "msg": bytes(e.msg)} for e in events
+    ]
+
+
+def windows(broker: BrokerProcess, topic: str) -> dict[str, Row]:
+    """The windows in a statistics topic. Fails where one came twice."""
+    found: dict[str, Row] = {}
+    for event in stored(broker, topic):
+        msg = json.loads(event["msg"])
+        assert event["id"] == f"{topic}:{msg['window']['start']}"
+        assert event["id"] not in found, "a window came twice"
+        found[event["id"]] = msg
+    return {msg["window"]["start"]: msg for msg in found.values()}
+
+
+def is_tweet(row: Row) -> bool:
+    return json.loads(row["msg"])["op"] in {"insert", "snapshot"}
