@@ -1,10 +1,27 @@
-"""``python -m broker``: serves until SIGINT or SIGTERM, then drains and ends with status 0."""
+"""``python -m broker``: serves until SIGINT or SIGTERM, then drains; with a command, talks to a broker that serves."""
 
 import sys
+from collections.abc import Sequence
 
+from broker import cli
 from broker.program import run
 from broker.serve import serve
 from broker.settings import BrokerSettings
 
+
+class Program(BrokerSettings):
+    __doc__ = (
+        f"{BrokerSettings.__doc__} Without a command it serves; with one it talks to a broker that does:"
+        f" {', '.join(cli.COMMANDS)} (python -m broker COMMAND --help)."
+    )
+
+
+def main(argv: Sequence[str]) -> int:
+    """Carry out a command, or serve. Returns the exit status."""
+    if argv and argv[0] in cli.COMMANDS:
+        return cli.main(argv)
+    return run(Program, serve, argv)
+
+
 if __name__ == "__main__":
-    sys.exit(run(BrokerSettings, serve))
+    sys.exit(main(sys.argv[1:]))

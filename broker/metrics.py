@@ -7,7 +7,7 @@ core, so that they agree with each other and no figure needs a lock; the thread 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import CancelledError
 from contextlib import asynccontextmanager
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeAlias
 
 from anyio.from_thread import BlockingPortal
 from prometheus_client import REGISTRY, Metric
@@ -18,6 +18,10 @@ from broker.core import reports
 from broker.server import Server
 
 __all__ = ["BrokerCollector", "Figures", "figures", "watch"]
+
+
+_Rows: TypeAlias = dict[tuple[str, ...], Mapping[str, Any]]
+"""Figures by the values of their labels."""
 
 
 class Figures(NamedTuple):
@@ -89,7 +93,7 @@ class BrokerCollector(Collector):
         if found is None:
             return
         stats, topics = found.stats, found.stats["topics"]
-        subscriptions = {
+        subscriptions: _Rows = {
             (topic, name): figures
             for topic, report in topics.items()
             for name, figures in report["subscriptions"].items()
@@ -100,7 +104,7 @@ class BrokerCollector(Collector):
         yield _counter("connection_ends", "ended connections by reason", "reason", found.ends)
         yield from _families(_TOPIC, ("topic",), {(name,): report for name, report in topics.items()})
         yield from _families(_SUBSCRIPTION, ("topic", "subscription"), subscriptions)
-        policies = {labels: figures["policy"] for labels, figures in subscriptions.items()}
+        policies: _Rows = {labels: figures["policy"] for labels, figures in subscriptions.items()}
         yield from _families(_POLICY, ("topic", "subscription"), policies)
 
 
@@ -131,9 +135,7 @@ async def watch(server: Server) -> AsyncIterator[None]:
             REGISTRY.unregister(collector)
 
 
-def _families(
-    table: Iterable[_Figure], labels: tuple[str, ...], rows: Mapping[tuple[str, ...], Mapping[str, Any]]
-) -> Iterator[Metric]:
+def _families(table: Iterable[_Figure], labels: tuple[str, ...], rows: _Rows) -> Iterator[Metric]:
     """Yield a metric for each figure, with a sample for each row."""
     for figure in table:
         kind = CounterMetricFamily if figure.is_counter else GaugeMetricFamily

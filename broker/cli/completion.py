@@ -1,0 +1,86 @@
+"""What a half-typed line may go on with: learnt from the broker's own ``help``, topics and subscriptions."""
+
+import re
+import readline
+import time
+from typing import Any, Final
+
+from broker.errors import BrokerError, Refusal
+from broker.sync_client import SyncClient
+
+__all__ = ["Completion"]
+
+FRESH_S: Final = 1.0
+_OPTION: Final = re.compile(r"(?<![\w=|,])([a-z_]+)=")
+_FLAG: Final = re.compile(r"\[([a-z_]+)\]")
+
+
+class Completion:
+    """Asks on a connection of its own, so that its replies are not taken for those of what is typed."""
+
+    def __init__(self, client: SyncClient) -> None:
+        self._client = client
+        self._verbs = client.command("help").partition("commands: ")[2].partition(";")[0].split()
+        self._usages: dict[str, str] = {}
+        self._topics: dict[str, Any] = {}
+        self._asked = float("-inf")
+        self._found: list[str] = []
+
+    def complete(self, _text: str, state: int) -> str | None:
+        """Return candidate number `state` for the line in readline's buffer, None behind the last one."""
+        if state == 0:
+            begin = readline.get_begidx()
+            line = readline.get_line_buffer()
+            self._found = self.candidates(line[:begin].split(), line[begin : readline.get_endidx()])
+        return self._found[state] if state < len(self._found) else None
+
+    def candidates(self, words: list[str], begun: str) -> list[str]:
+        """Return what `begun` may become behind `words`; a whole word has a space behind it."""
+        try:
+            options = self._options(words, begun)
+        except BrokerError:
+            return []
+        return [
+            option if option.endswith("=") else f"{option} " for option in sorted(options) if option.startswith(begun)
+        ]
+
+    def _options(self, words: list[str], begun: str) -> list[str]:
+        if not words:
+            return self._verbs
+        usage = self._usage(words[0].lower())
+        place = usage.split()[len(words) : len(words) + 1]
+        if place == ["[<command>]"]:
+            return self._verbs
+        if len(words) == 1 and place == ["<topic>"]:
+            return list(self._fresh_topics())
+        if begun.startswith("as="):
+            return [f"as={name}" for name in self._subscriptions(words[1:2])]
+        if begun.startswith("topic="):
+            return [f"topic={name}" for name in self._fresh_topics()]
+        given = {word.partition("=")[0] for word in words}
+        return [
+            *(f"{name}=" for name in _OPTION.findall(usage) if name not in given),
+            *(name for name in _FLAG.findall(usage) if name not in given),
+        ]
+
+    def _usage(self, verb: str) -> str:
+        """Return the part of a verb's help that says how it is written; empty where there is no such verb."""
+        if verb not in self._usages:
+            try:
+                text = self._client.command(f"help {verb}")
+            except Refusal:
+                return ""
+            self._usages[verb] = text.removeprefix("+OK help ").partition(" - ")[0]
+        return self._usages[verb]
+
+    def _subscriptions(self, topic: list[str]) -> set[str]:
+        """Return the names of a topic's subscriptions, of all topics where the line names none that there is."""
+        topics = self._fresh_topics()
+        chosen = [topics[name] for name in topic if name in topics] or topics.values()
+        return {name for report in chosen for name in report["subscriptions"]}
+
+    def _fresh_topics(self) -> dict[str, Any]:
+        if time.monotonic() - self._asked > FRESH_S:
+            self._topics = self._client.stats()["topics"]
+            self._asked = time.monotonic()
+        return self._topics

@@ -1,0 +1,93 @@
+"""What every command needs: which broker, who asks, and how the connection is secured."""
+
+import socket
+import ssl
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from broker.addresses import split_address
+from broker.errors import BrokerUnreachable, Refusal, StartError
+from broker.program import settings_config
+from broker.protocol import check_name
+from broker.sync_client import SyncClient
+from broker.units import Seconds
+
+__all__ = ["Connection", "Name", "command_config"]
+
+
+def command_config(command: str) -> SettingsConfigDict:
+    """Name a command's flags; the environment has one variable a setting for all commands (``TWEETWIRE_BROKER``)."""
+    return settings_config(f"python -m broker {command}") | SettingsConfigDict(env_prefix="TWEETWIRE_")
+
+
+def _address(text: str) -> str:
+    split_address(text)
+    return text
+
+
+def _name(text: str) -> str:
+    try:
+        return check_name(text)
+    except Refusal as refusal:
+        raise ValueError(refusal.text) from refusal
+
+
+Name = Annotated[str, AfterValidator(_name)]
+"""A name as the protocol allows it, refused before it becomes part of a line."""
+
+
+class Connection(BaseSettings):
+    """A command on a connection of its own."""
+
+    broker: Annotated[str, AfterValidator(_address)] = Field(
+        "127.0.0.1:8000", description="address of the broker (host:port); also TWEETWIRE_BROKER"
+    )
+    name: Name = Field("cli", description="name that this client gives itself, or that of a user")
+    token: SecretStr | None = Field(None, description="token of that user; better in TWEETWIRE_TOKEN than as a flag")
+    timeout: Seconds = Field("10s", validate_default=True, description="longest wait for an answer (500ms, 10s, 1m)")
+    tls: bool = Field(False, description="speak TLS; implied by the files below")
+    tls_ca: Path | None = Field(None, description="PEM file of the authority that the broker's certificate is from")
+    tls_cert: Path | None = Field(None, description="PEM file with this client's certificate")
+    tls_key: Path | None = Field(None, description="PEM file with that certificate's key")
+
+    def carry_out(self) -> None:
+        """Do what the command is for. Raises BrokerError, StartError."""
+        raise NotImplementedError
+
+    def connect(self) -> SyncClient:
+        """Connect. Raises BrokerUnreachable, Refusal, StartError."""
+        return SyncClient(
+            self.broker, name=self.name, token=self.plain_token, tls=self._tls_context(), timeout_s=self.timeout
+        )
+
+    def connect_socket(self) -> socket.socket:
+        """Connect for those who speak for themselves; waits without an end. Raises BrokerUnreachable, StartError."""
+        host, port = split_address(self.broker)
+        context = self._tls_context()
+        try:
+            connection = socket.create_connection((host, port), self.timeout)
+            if context is not None:
+                connection = context.wrap_socket(connection, server_hostname=host)
+        except OSError as error:
+            raise BrokerUnreachable(self.broker, error.strerror or str(error)) from error
+        connection.settimeout(None)
+        return connection
+
+    @property
+    def plain_token(self) -> str | None:
+        """The token itself, for the line that needs it."""
+        return None if self.token is None else self.token.get_secret_value()
+
+    def _tls_context(self) -> ssl.SSLContext | None:
+        if not (self.tls or self.tls_ca or self.tls_cert):
+            return None
+        try:
+            context = ssl.create_default_context(cafile=self.tls_ca)
+            if self.tls_cert is not None:
+                context.load_cert_chain(self.tls_cert, self.tls_key)
+        except OSError as error:
+            raise StartError(f"cannot use the TLS files: {error}") from error
+        return context

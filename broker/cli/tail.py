@@ -1,0 +1,69 @@
+"""``tail``: a topic's events as they come.
+
+It reads the log a few times a second instead of subscribing: nothing of it is visible to the subscriptions or counted
+as a delivery, events come in the order of the log, and none is missed however slow the terminal is.
+"""
+
+import sys
+import time
+from typing import Final
+
+from pydantic import Field
+from pydantic_settings import CliPositionalArg
+
+from broker.cli.connection import Connection, Name, command_config
+from broker.cli.display import event_text, terminal
+from broker.sync_client import SyncClient
+
+__all__ = ["Tail"]
+
+POLL_S: Final = 0.1
+PAGE: Final = 1000
+
+
+class Tail(Connection):
+    """Show a topic's events as they come; no subscription is disturbed."""
+
+    model_config = command_config("tail")
+
+    topic: CliPositionalArg[Name] = Field(description="the topic")
+    from_: str | None = Field(
+        None,
+        alias="from",
+        description="where to begin: earliest, latest, an offset, or a time (2026-11-27T20:00:00Z);"
+        " default: latest, or earliest with --no-follow",
+    )
+    count: int | None = Field(None, ge=1, description="end after so many events (default: go on)")
+    follow: bool = Field(True, description="wait for more at the end; else show what is there now, and end")
+    is_json: bool = Field(False, alias="json", description="write the events as they are stored, a JSON line each")
+
+    def carry_out(self) -> None:
+        """Show events until the end, the count, or Ctrl-C."""
+        with self.connect() as client:
+            try:
+                self._show(client)
+            except KeyboardInterrupt:
+                return
+
+    def _show(self, client: SyncClient) -> None:
+        end = None if self.follow else self._end(client)
+        at: int | str = self.from_ or ("latest" if self.follow else "earliest")
+        left = self.count
+        console = terminal()
+        while left != 0:
+            lines, after = client.read_lines(self.topic, at, limit=PAGE if left is None else min(left, PAGE))
+            for line in lines:
+                if self.is_json:
+                    sys.stdout.write(line.decode() + "\n")
+                else:
+                    console.print(event_text(line), soft_wrap=True)
+            sys.stdout.flush()
+            left = None if left is None else left - len(lines)
+            if end is not None and after >= end:
+                return
+            if after == at:
+                time.sleep(POLL_S)
+            at = after
+
+    def _end(self, client: SyncClient) -> int:
+        return next((topic.next for topic in client.topics() if topic.topic == self.topic), 0)
