@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["broker_process"]
+__all__ = ["broker_process", "resident_bytes"]
 
 _READY = re.compile(r"ready on [^\s\"]+:(\d+)")
 _START_S = 20.0
@@ -36,3 +36,9 @@ def _wait_for_port(log: Path, process: "subprocess.Popen[bytes]") -> int:
             return int(found[1])
         time.sleep(0.02)
     raise RuntimeError(f"the broker did not start:\n{log.read_text()}")
+
+
+def resident_bytes(pid: int) -> int:
+    """Return the resident memory of a process."""
+    status = Path(f"/proc/{pid}/status").read_text()
+    return 1024 * int(status.split("VmRSS:")[1].split()[0])

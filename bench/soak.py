@@ -9,7 +9,6 @@ import random
 import sys
 import time
 from contextlib import suppress
-from pathlib import Path
 
 import anyio
 from anyio.abc import SocketStream
@@ -17,7 +16,7 @@ from pydantic import Field
 from pydantic_settings import BaseSettings, CliApp
 from rich.console import Console
 
-from bench.broker_process import broker_process
+from bench.broker_process import broker_process, resident_bytes
 from broker import Client, Event
 from broker.program import settings_config
 from broker.units import Seconds, format_bytes
@@ -51,7 +50,7 @@ class Soak:
         self.done: dict[str, int] = dict.fromkeys(("acked", "nacked", "stalled", "vanished"), 0)
         self.memory: list[int] = []
         self.is_calm = False
-        self._random = random.Random(settings.seed)  # noqa: S311 — a test's dice
+        self._random = random.Random(settings.seed)
 
     async def run(self) -> bool:
         """Return whether all went well."""
@@ -135,8 +134,7 @@ class Soak:
 
     async def _watch(self) -> None:
         while True:
-            status = Path(f"/proc/{self.pid}/status").read_text()
-            self.memory.append(1024 * int(status.split("VmRSS:")[1].split()[0]))
+            self.memory.append(resident_bytes(self.pid))
             if len(self.memory) % 30 == 0:
                 tell(
                     f"{len(self.memory)} s: published {self.published:,}, memory {format_bytes(self.memory[-1])}, {self.done}"

@@ -11,18 +11,19 @@ from rich.table import Table
 
 __all__ = ["Row", "measure", "show", "store"]
 
+_WIDTH_MIN = 150
+
 
 @dataclass
 class Row:
-    """One measured thing: its figures (per second), the goal, and the share of its ceiling."""
+    """One measured thing: its figures and its goal, in `unit`, and what it is seen beside. Of rates, more is better."""
 
     name: str
     what: str
+    unit: str
     figures: list[float]
     goal: float
-    ceiling: str = ""
-    share: float | None = None
-    goal_share: float | None = None
+    beside: str = ""
 
     @property
     def median(self) -> float:
@@ -32,7 +33,7 @@ class Row:
     @property
     def is_met(self) -> bool:
         """Whether the goal is reached."""
-        return self.median >= self.goal and (self.goal_share is None or (self.share or 0) >= self.goal_share)
+        return self.median >= self.goal if self.unit == "/s" else self.median <= self.goal
 
 
 def measure(run: Callable[[], float], rounds: int, told: Callable[[str], None], name: str) -> list[float]:
@@ -46,14 +47,16 @@ def measure(run: Callable[[], float], rounds: int, told: Callable[[str], None], 
 
 def show(rows: list[Row]) -> None:
     """Print the table."""
-    table = Table(title="tweetwire broker, events a second")
-    for heading in ("row", "what", "median", "lowest", "highest", "goal", "beside it", ""):
+    table = Table(title="tweetwire broker")
+    for heading in ("row", "what", "median", "lowest", "highest", "goal", "", "beside it"):
         table.add_column(heading, justify="right" if heading in {"median", "lowest", "highest", "goal"} else "left")
     for row in rows:
-        share = "" if row.share is None else f"{row.share:.0%} of {row.ceiling}"
-        figures = [f"{value:,.0f}" for value in (row.median, min(row.figures), max(row.figures), row.goal)]
-        table.add_row(row.name, row.what, *figures, share, "met" if row.is_met else "short")
-    Console().print(table)
+        values = (row.median, min(row.figures), max(row.figures), row.goal)
+        figures = [f"{value:,.{0 if value >= 100 else 2}f} {row.unit}" for value in values]
+        table.add_row(row.name, row.what, *figures, "met" if row.is_met else "short", row.beside)
+    console = Console()
+    console.width = max(console.width, _WIDTH_MIN)
+    console.print(table)
 
 
 def store(rows: list[Row], folder: Path) -> Path:

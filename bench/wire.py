@@ -9,7 +9,7 @@ from contextlib import closing
 from bench.broker_process import broker_process
 from bench.settings import BenchSettings
 
-__all__ = ["publish_confirmed", "publish_deliver_ack"]
+__all__ = ["connect", "publish_all", "publish_chunks", "publish_confirmed", "publish_deliver_ack"]
 
 WINDOW = 20_000
 CHUNK = 1000
@@ -19,10 +19,10 @@ _OFFSET_AT = len(b'{"topic":"bench","offset":')
 
 def publish_confirmed(settings: BenchSettings) -> float:
     """B1: events a second published on one pipelined connection, each confirmed after fdatasync."""
-    with broker_process() as (port, _), closing(_connect(port)) as connection:
-        chunks = list(_publish_chunks(settings))
+    with broker_process() as (port, _), closing(connect(port)) as connection:
+        chunks = list(publish_chunks(settings.events, settings.size))
         began = time.perf_counter()
-        _publish_all(connection, chunks, settings.events)
+        publish_all(connection, chunks, settings.events)
         return settings.events / (time.perf_counter() - began)
 
 
@@ -30,12 +30,12 @@ def publish_deliver_ack(settings: BenchSettings) -> float:
     """B2: events a second from publish through delivery to the last ack's reply, one publisher, one subscriber."""
     with (
         broker_process("--topic", "bench") as (port, _),
-        closing(_connect(port)) as out,
-        closing(_connect(port)) as into,
+        closing(connect(port)) as out,
+        closing(connect(port)) as into,
     ):
-        chunks = list(_publish_chunks(settings))
+        chunks = list(publish_chunks(settings.events, settings.size))
         into.sendall(b"sub bench as=reader prefetch=%d\n" % PREFETCH)
-        publisher = threading.Thread(target=_publish_all, args=(out, chunks, settings.events))
+        publisher = threading.Thread(target=publish_all, args=(out, chunks, settings.events))
         began = time.perf_counter()
         publisher.start()
         _ack_all(into, settings.events)
@@ -44,24 +44,27 @@ def publish_deliver_ack(settings: BenchSettings) -> float:
         return settings.events / took
 
 
-def _connect(port: int) -> socket.socket:
+def connect(port: int) -> socket.socket:
+    """Connect to the broker and read its greeting."""
     connection = socket.create_connection(("127.0.0.1", port), 30)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.recv(4096)
     return connection
 
 
-def _publish_chunks(settings: BenchSettings) -> Iterator[bytes]:
+def publish_chunks(events: int, size: int, priorities: int = 7) -> Iterator[bytes]:
+    """Yield ``pub`` lines, a thousand in one, for events whose stored lines are about `size` bytes long."""
     # What the broker puts in front of an event is about 60 bytes.
-    text = b"x" * max(1, settings.size - 110)
-    for first in range(0, settings.events, CHUNK):
-        last = min(first + CHUNK, settings.events)
+    text = b"x" * max(1, size - 110)
+    for first in range(0, events, CHUNK):
+        last = min(first + CHUNK, events)
         yield b"".join(
-            b'pub bench {"id":"event-%d","priority":%d,"msg":"%b"}\n' % (n, n % 7, text) for n in range(first, last)
+            b'pub bench {"id":"event-%d","priority":%d,"msg":"%b"}\n' % (n, n % priorities, text)
+            for n in range(first, last)
         )
 
 
-def _publish_all(connection: socket.socket, chunks: list[bytes], events: int) -> None:
+def publish_all(connection: socket.socket, chunks: list[bytes], events: int) -> None:
     """Send all, with at most `WINDOW` events unconfirmed."""
     confirmed = 0
     take_confirmed = _confirmation_counter(connection)

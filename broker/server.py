@@ -20,7 +20,7 @@ from anyio import to_thread
 from anyio.abc import ByteStream, SocketAttribute, TaskGroup
 
 from broker.connection import Connection, End, Users
-from broker.core import EVERYTHING, NOTHING, Broker, Fetch, Topic
+from broker.core import EVERYTHING, NOTHING, Broker, Fetch, Reading, Topic
 from broker.core.dead_letters import DEAD_LETTERS
 from broker.core.restoration import restore
 from broker.errors import StartError
@@ -162,6 +162,8 @@ class Server:
             self._wake_writer(topic)
         for fetch in work.fetches:
             self._start(partial(self._fetch, fetch))
+        for reading in work.readings:
+            self._start(partial(self._read, reading))
         for session in work.sessions:
             connection = self._connections.get(session.number)
             if connection is not None:
@@ -220,6 +222,13 @@ class Server:
         topic = self.broker.topics[fetch.consumer.subscription.topic]
         found = await to_thread.run_sync(topic.read_lines, fetch.offsets)
         self.broker.fetched(fetch, found, self.now_ms())
+        self.carry_out()
+
+    async def _read(self, reading: Reading) -> None:
+        lines, after, damaged = await to_thread.run_sync(
+            reading.topic.log.read, reading.first, reading.count, reading.bytes_max
+        )
+        self.broker.has_read(reading, lines, after, len(damaged))
         self.carry_out()
 
     async def _keep_time(self) -> None:

@@ -9,6 +9,6 @@ from broker.core.broker import Broker
 from broker.core.consumer import Consumer
 from broker.core.session import Session
 from broker.core.topic import Topic
-from broker.core.work import Fetch, Work
+from broker.core.work import Fetch, Reading, Work
 
-__all__ = ["EVERYTHING", "NOTHING", "Access", "Broker", "Consumer", "Fetch", "Session", "Topic", "Work"]
+__all__ = ["EVERYTHING", "NOTHING", "Access", "Broker", "Consumer", "Fetch", "Reading", "Session", "Topic", "Work"]

@@ -14,7 +14,7 @@ from broker.core.execution import Execution
 from broker.core.outbox import refusal_line
 from broker.core.session import Session
 from broker.core.topic import Topic
-from broker.core.work import Fetch, Work
+from broker.core.work import Fetch, Reading, Work
 from broker.errors import Refusal
 from broker.events import IncomingEvent
 from broker.log import Batch, TopicLog
@@ -166,6 +166,13 @@ class Broker:
     def fetched(self, fetch: Fetch, found: list[tuple[int, bytes]], now_ms: int) -> None:
         """Lines that had to be read from the log are here."""
         self.delivery.fetched(fetch, found, now_ms)
+
+    def has_read(self, reading: Reading, lines: list[bytes], after: int, damaged: int) -> None:
+        """The lines of a ``read`` are here, and the offset behind them; so many were damaged and left out."""
+        self.counts["damaged"] += damaged
+        head = f"+OK read {reading.topic.name} {len(lines)} next={after}\n".encode()
+        reading.answer.lines = head + b"".join(lines)
+        self._release(reading.session)
 
     # State
 

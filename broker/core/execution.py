@@ -11,6 +11,7 @@ from broker.core.redrives import Redrive
 from broker.core.session import Session
 from broker.core.subscription import Subscription
 from broker.core.topic import Topic
+from broker.core.work import Reading
 from broker.errors import Refusal
 from broker.failures import Failure
 from broker.protocol import commands, help_texts
@@ -162,11 +163,8 @@ class Execution:
         topic = self._topic(command.topic)
         start = min(self._start(topic, command.start), topic.visible)
         count = min(command.limit, topic.visible - start)
-        lines, after, damaged = topic.log.read(start, count, command.bytes_max)
-        self._broker.counts["damaged"] += len(damaged)
-        head = f"+OK read {topic.name} {len(lines)} next={after if count else start}\n".encode()
-        session.outbox.reply(head + b"".join(lines))
-        self._broker.work.sessions.add(session)
+        answer = session.outbox.expect_answer()
+        self._broker.work.readings.append(Reading(session, topic, start, count, command.bytes_max, answer))
 
     def _last(self, session: Session, command: commands.Last, now_ms: int) -> None:
         producer = self._topic(command.topic).producers.stored.get(command.producer)

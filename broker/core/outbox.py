@@ -10,7 +10,7 @@ from typing import Final
 
 from broker.errors import Refusal
 
-__all__ = ["Outbox"]
+__all__ = ["Answer", "Outbox"]
 
 HIGH_WATER_BYTES: Final = 1 << 20
 """With so much unsent, no more events are taken for this connection."""
@@ -35,13 +35,22 @@ class _AwaitedRecord:
     reply: bytes
 
 
+class Answer:
+    """A place for a reply that has to be fetched; it leaves when `lines` is set, and those behind it wait."""
+
+    __slots__ = ("lines",)
+
+    def __init__(self) -> None:
+        self.lines: bytes | None = None
+
+
 class Outbox:
     """Collects replies and events; `take` gives what may be sent now."""
 
     def __init__(self) -> None:
         self.size = 0
         self._ready: list[bytes] = []
-        self._waiting: deque[bytes | _Awaited | _AwaitedRecord] = deque()
+        self._waiting: deque[bytes | _Awaited | _AwaitedRecord | Answer] = deque()
 
     @property
     def has_room(self) -> bool:
@@ -91,9 +100,15 @@ class Outbox:
         """Add a reply that waits for the state's record number `ticket`."""
         self._waiting.append(_AwaitedRecord(ticket, reply))
 
+    def expect_answer(self) -> Answer:
+        """Add a place for a reply that has to be fetched."""
+        answer = Answer()
+        self._waiting.append(answer)
+        return answer
+
     def fail(self, topic: str, visible: int, refusal: Refusal) -> None:
         """Answer what waits for events of `topic` from offset `visible` on with a refusal."""
-        places: deque[bytes | _Awaited | _AwaitedRecord] = deque()
+        places: deque[bytes | _Awaited | _AwaitedRecord | Answer] = deque()
         for place in self._waiting:
             if isinstance(place, _Awaited) and place.topic == topic and place.last >= visible:
                 if place.first < visible:
@@ -114,6 +129,10 @@ class Outbox:
                 if place.ticket > recorded:
                     return
                 self._send(place.reply)
+            elif isinstance(place, Answer):
+                if place.lines is None:
+                    return
+                self._send(place.lines)
             elif place.refusal is not None:
                 self._refuse(place, place.refusal)
             elif place.last < visible[place.topic]:

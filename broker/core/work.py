@@ -7,10 +7,11 @@ from broker.state import Record
 
 if TYPE_CHECKING:
     from broker.core.consumer import Consumer
+    from broker.core.outbox import Answer
     from broker.core.session import Session
     from broker.core.topic import Topic
 
-__all__ = ["Fetch", "Work"]
+__all__ = ["Fetch", "Reading", "Work"]
 
 
 @dataclass(slots=True)
@@ -22,13 +23,29 @@ class Fetch:
 
 
 @dataclass(slots=True)
+class Reading:
+    """A ``read`` of up to `count` lines of about `bytes_max` bytes from offset `first`; its reply's place is `answer`."""
+
+    session: "Session"
+    topic: "Topic"
+    first: int
+    count: int
+    bytes_max: int
+    answer: "Answer"
+
+
+@dataclass(slots=True)
 class Work:
-    """In the order it must be done: give `records` to the state, wake the writers of `topics`, send for `sessions`."""
+    """In the order it must be done: give `records` to the state, wake the writers of `topics`, send for `sessions`.
+
+    `fetches` and `readings` read files, so they are for a thread.
+    """
 
     records: list[Record] = field(default_factory=list)
     topics: "set[Topic]" = field(default_factory=set)
     sessions: "set[Session]" = field(default_factory=set)
     fetches: list[Fetch] = field(default_factory=list)
+    readings: list[Reading] = field(default_factory=list)
     must_sync_records: bool = False
     records_kept: int = 0
 
@@ -40,7 +57,15 @@ class Work:
 
     def take(self) -> "Work":
         """Hand over what has been left until now."""
-        taken = Work(self.records, self.topics, self.sessions, self.fetches, self.must_sync_records, self.records_kept)
-        self.records, self.topics, self.sessions, self.fetches = [], set(), set(), []
+        taken = Work(
+            self.records,
+            self.topics,
+            self.sessions,
+            self.fetches,
+            self.readings,
+            self.must_sync_records,
+            self.records_kept,
+        )
+        self.records, self.topics, self.sessions, self.fetches, self.readings = [], set(), set(), [], []
         self.must_sync_records = False
         return taken

@@ -92,10 +92,13 @@ class Core:
             for fetch in work.fetches:
                 topic = self.broker.topics[fetch.consumer.subscription.topic]
                 self.broker.fetched(fetch, topic.read_lines(fetch.offsets), self.now_ms)
+            for reading in work.readings:
+                lines, after, _ = reading.topic.log.read(reading.first, reading.count, reading.bytes_max)
+                self.broker.has_read(reading, lines, after, 0)
             if not self.hold:
                 for topic in list(self.broker.topics.values()):
                     self._write(topic.name)
-            if not (work.records or work.topics or work.fetches):
+            if not (work.records or work.topics or work.fetches or work.readings):
                 return
 
     def _write(self, name: str) -> None:

@@ -1,0 +1,61 @@
+"""B4: one publisher, a hundred subscribers that each get and ack every event, at the wire."""
+
+import selectors
+import socket
+import threading
+import time
+from contextlib import ExitStack, closing
+
+from bench.broker_process import broker_process
+from bench.settings import BenchSettings
+from bench.wire import connect, publish_all, publish_chunks
+
+__all__ = ["deliveries_per_second"]
+
+SUBSCRIBERS = 100
+PREFETCH = 5000
+
+
+class _Reader:
+    """One subscriber: its events come in order, so counting them tells which they are."""
+
+    def __init__(self, connection: socket.socket, refs: list[bytes]) -> None:
+        self.connection = connection
+        self.received = 0
+        self._refs = refs
+        self._last_byte = b""
+
+    def take(self) -> None:
+        """Read what is there and ack the events in it."""
+        data = self._last_byte + self.connection.recv(1 << 20)
+        self._last_byte = data[-1:]
+        # Only an event ends with a brace; the replies to acks end with a number.
+        count = data.count(b"}\n")
+        if count:
+            refs = self._refs[self.received : self.received + count]
+            self.received += count
+            self.connection.sendall(b"ack bench %b\n" % b" ".join(refs))
+
+
+def deliveries_per_second(settings: BenchSettings) -> float:
+    """Deliveries a second, from the first publish until every subscriber has every event."""
+    events = max(1000, settings.events // 10)
+    refs = [b"@%d" % offset for offset in range(events)]
+    chunks = list(publish_chunks(events, settings.size, priorities=1))
+    with broker_process("--topic", "bench") as (port, _), ExitStack() as stack:
+        out = stack.enter_context(closing(connect(port)))
+        readers = [_Reader(stack.enter_context(closing(connect(port))), refs) for _ in range(SUBSCRIBERS)]
+        selector = stack.enter_context(selectors.DefaultSelector())
+        for reader in readers:
+            reader.connection.sendall(b"sub bench prefetch=%d\n" % PREFETCH)
+            reader.connection.recv(4096)
+            selector.register(reader.connection, selectors.EVENT_READ, reader)
+        publisher = threading.Thread(target=publish_all, args=(out, chunks, events))
+        began = time.perf_counter()
+        publisher.start()
+        while any(reader.received < events for reader in readers):
+            for key, _ in selector.select(10):
+                key.data.take()
+        took = time.perf_counter() - began
+        publisher.join()
+        return events * SUBSCRIBERS / took
