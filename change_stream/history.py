@@ -1,4 +1,4 @@
-"""What to do when MongoDB's history no longer reaches back to where a topic was left."""
+"""What to do when changes are lost: MongoDB no longer has them, or the broker did not take them."""
 
 from bson import Timestamp
 
@@ -9,7 +9,7 @@ from change_stream.errors import HistoryLost
 from change_stream.resume import Position
 from change_stream.settings import HistoryPolicy
 
-__all__ = ["Bridge", "bridge"]
+__all__ = ["Bridge", "bridge", "gap"]
 
 
 class Bridge:
@@ -20,8 +20,14 @@ class Bridge:
     ) -> None:
         self.position = position
         self.is_copy = is_copy
-        self.event = Change("gap", collection, None, None, None, position.at_ms)
-        self.event.gap = {"from": lost.at_ms, "to": position.at_ms, "reason": str(error)}
+        self.event = gap(collection, lost, position, str(error))
+
+
+def gap(collection: str, start: Position, end: Position, reason: str) -> Change:
+    """The message that says what is not known: some of what happened between two positions."""
+    change = Change("gap", collection, None, None, None, end.at_ms)
+    change.gap = {"from": start.at_ms, "to": end.at_ms, "reason": reason}
+    return change
 
 
 async def bridge(

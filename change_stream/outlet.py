@@ -6,7 +6,7 @@ from typing import Any
 from anyio.lowlevel import checkpoint
 from bson.raw_bson import RawBSONDocument
 
-from broker import Event, Publisher
+from broker import Event, Publisher, Refusal
 from change_stream.convert import Converter, Unconvertible
 from change_stream.position_store import PositionStore
 from change_stream.rejected import Rejected
@@ -27,7 +27,7 @@ class Outlet:
 
     At most about `window_bytes` of messages are unconfirmed, besides the publisher's own bound on their number. Who sends
     keeps `position` and `copied` at what lies behind the last thing sent. While `skip_through` is set, changes up to that
-    token are passed over.
+    token are passed over. The first `careful` events go one by one.
     """
 
     def __init__(
@@ -41,6 +41,7 @@ class Outlet:
         position: Position,
         copied: bytes | None,
         window_bytes: int = 32 << 20,
+        careful: int = 0,
     ) -> None:
         self.sequence = sequence
         self.skip_through = ""
@@ -51,6 +52,7 @@ class Outlet:
         self._rejected = rejected
         self._store = store
         self._window_bytes = window_bytes
+        self._careful = careful
         self._unflushed_bytes = 0
         self._saved = ""
 
@@ -119,9 +121,29 @@ class Outlet:
         await self._publish(events, size)
 
     async def _publish(self, events: list[Event], size: int) -> None:
-        await self._publisher.publish_many(events)
+        if self._careful > 0:
+            self._careful -= len(events)
+            await self._publish_singly(events)
+        else:
+            await self._publisher.publish_many(events)
         self._unflushed_bytes += size
         if self._unflushed_bytes >= self._window_bytes:
             await self._publisher.flush()
             self._unflushed_bytes = 0
         await checkpoint()
+
+    async def _publish_singly(self, events: list[Event]) -> None:
+        """Publish with nothing behind an event until it is stored; what the broker will never take is kept elsewhere."""
+        self.sequence -= len(events)
+        for event in events:
+            event.sequence = self.sequence + 1
+            try:
+                await self._publisher.publish(event)
+                await self._publisher.flush()
+                self.sequence += 1
+            except Refusal as refusal:
+                if refusal.is_retryable:
+                    raise
+                behind = str(event.checkpoint)
+                await self._rejected.keep(Unconvertible(f"the broker refuses it: {refusal}", bytes(event.msg)), behind)
+                await self.save(behind)

@@ -15,7 +15,7 @@ other collection holds back, and what befalls one topic leaves the others alone.
 
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import anyio
 from pymongo.asynchronous.database import AsyncDatabase
@@ -28,7 +28,7 @@ from change_stream.backoff import Backoff, Outage
 from change_stream.cluster import Cluster
 from change_stream.convert import Converter
 from change_stream.errors import HistoryLost, WatchInterrupted
-from change_stream.history import bridge
+from change_stream.history import bridge, gap
 from change_stream.outlet import Outlet
 from change_stream.position_store import PositionStore
 from change_stream.rejected import Rejected
@@ -42,7 +42,17 @@ __all__ = ["Relay"]
 
 T = TypeVar("T")
 
+# After a refusal that will come again, so many events go one by one: the refused one is among the first.
+_CAREFUL = 1000
 _HOPELESS = frozenset({"bad_name", "forbidden", "unauthenticated"})
+
+
+class _Began(NamedTuple):
+    """Where a session began: its last sequence, the events stored by then, its position."""
+
+    sequence: int
+    stored: int
+    position: Position
 
 
 class Relay:
@@ -80,6 +90,8 @@ class Relay:
         self.duplicates = 0
         self.failures = 0
         self._connects = 0
+        self._refusal: Refusal | None = None
+        self._began: _Began | None = None
         self._cluster = cluster
         self._client = client
         self._settings = settings
@@ -104,6 +116,7 @@ class Relay:
             except BrokerError as error:
                 if isinstance(error, Refusal) and error.code in _HOPELESS:
                     raise StartError(f"the broker refuses topic {self.topic}: {error}") from error
+                self._refusal = error if isinstance(error, Refusal) else None
                 # Where a refused event lies among those behind it is not known; the topic tells where to go on.
                 self.failures += 1
                 logger().warning("publishing begins anew", topic=self.topic, reason=str(error))
@@ -134,7 +147,9 @@ class Relay:
             position=record.position,
             copied=record.copied,
             window_bytes=self._settings.window_bytes,
+            careful=_CAREFUL if self._refusal is not None and not self._refusal.is_retryable else 0,
         )
+        await self._tell_what_was_refused(outlet, record)
         try:
             self._reconcile(outlet, record)
             await self._copy(outlet)
@@ -162,6 +177,21 @@ class Relay:
                 f"{self._cluster.id}); choose another topic (--map) or give --reset"
             )
         return record
+
+    async def _tell_what_was_refused(self, outlet: Outlet, record: ResumeRecord) -> None:
+        """Publish a gap event where the broker refused a change and took later ones, which cannot be undone."""
+        stored = self.confirmed - self.duplicates
+        began, self._began = self._began, _Began(outlet.sequence, stored, outlet.position)
+        refusal, self._refusal = self._refusal, None
+        if began is None or refusal is None:
+            return
+        missing = (stored - began.stored) - (outlet.sequence - began.sequence)
+        if missing < 0:
+            lost = gap(
+                self.collection, began.position, outlet.position, f"the broker refused {-missing} changes: {refusal}"
+            )
+            logger().error("changes are lost", collection=self.collection, topic=self.topic, **lost.gap)
+            await outlet.send_control(lost, record.text())
 
     def _reconcile(self, outlet: Outlet, record: ResumeRecord) -> None:
         """Where something else is watched now, begin with the record's time and pass over what is done.
@@ -238,10 +268,10 @@ class Relay:
         """Publish a gap event whose record is where the next session begins. Raises StartError by policy."""
         is_needed = self._settings.snapshot == "when_needed"
         policy = "resnapshot" if is_needed else self._settings.on_history_lost
-        gap = await self._patiently(lambda: bridge(self._cluster, self.collection, outlet.position, lost, policy))
-        logger().error("changes are lost", collection=self.collection, topic=self.topic, **gap.event.gap)
-        stamp = self.source.stamp(b"" if gap.is_copy else outlet.copied)
-        await outlet.send_control(gap.event, stamp(gap.position.time, None))
+        behind = await self._patiently(lambda: bridge(self._cluster, self.collection, outlet.position, lost, policy))
+        logger().error("changes are lost", collection=self.collection, topic=self.topic, **behind.event.gap)
+        stamp = self.source.stamp(b"" if behind.is_copy else outlet.copied)
+        await outlet.send_control(behind.event, stamp(behind.position.time, None))
 
     async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Ask MongoDB until it answers."""

@@ -193,6 +193,28 @@ def test_a_document_that_the_broker_would_not_take_goes_without_it(
     assert "omitted" not in changes[2]
 
 
+def test_what_the_broker_refuses_is_kept_or_told_and_the_rest_goes_on(
+    start: Start, broker: BrokerProcess, database: Mongo
+) -> None:
+    """Behind a refused change others may be on their way already: then the topic has a gap, and says so."""
+    publisher = start("--event-bytes-max", "8MiB", "--heartbeat", "100ms")
+    database.tweets.insert_one({"_id": "first"})
+    wait_for(broker.address, "tweets", 1)
+    database.tweets.insert_one({"_id": "alone", "text": "x" * 2_000_000})
+    (kept,) = msgs(wait_for(broker.address, "rejected_changes", 1))
+    assert "the broker refuses it: too_long" in kept["reason"]
+    assert publisher.terminate() == 0
+    database.tweets.insert_many([{"_id": 1}, {"_id": 2, "text": "x" * 2_000_000}, {"_id": 3}])
+    publisher.start()
+    until(lambda: any(change["op"] == "gap" for change in msgs(published(broker.address, "tweets"))))
+    database.tweets.insert_one({"_id": "last"})
+    events = wait_for(broker.address, "tweets", 5)
+    assert [event.id for event in events] == ["first", "1", "3", "tweets", "last"]
+    (gap,) = [change["gap"] for change in msgs(events) if change["op"] == "gap"]
+    assert "the broker refused 1 changes: too_long" in gap["reason"]
+    assert gap["from"] <= gap["to"]
+
+
 def test_a_change_above_16_mb_does_not_stop_the_stream(start: Start, broker: BrokerProcess, database: Mongo) -> None:
     start("--batch-size", "50")
     database.tweets.insert_many([{"_id": n} for n in range(5)])
