@@ -75,13 +75,13 @@ def _state_row(stored: dict[str, int | None], seen: dict[str, int | None]) -> Ro
 
 
 def _account_row(topic: str, account: Account) -> Row:
-    found = account.acked if account.is_whole else account.owed - account.unsettled
+    found = account.acked if account.is_whole else account.owed - account.unsettled - account.dead
     return Row(
         what=f"events of {topic} acked by the subscriber once",
         wanted=account.owed,
         found=found,
-        to_come=max(account.owed - found, account.unsettled),
-        faults=_faults(lost=account.lost, doubled=account.doubled, unsettled=account.unsettled),
+        to_come=max(account.owed - found - account.dead, account.unsettled),
+        faults=_faults(lost=account.lost, doubled=account.doubled, dead=account.dead, unsettled=account.unsettled),
     )
 
 

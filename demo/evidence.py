@@ -37,8 +37,8 @@ class Account(Struct, frozen=True, kw_only=True):
     """How a topic stands with the demo's subscriber.
 
     `owed` events were to be acked in this run; the subscriber's reports say `acked`, `lost` and `doubled`; the broker
-    says `unsettled`. `is_whole` tells whether one process saw the whole run: one that was killed takes its last second
-    of reports with it, and then only the broker's word is whole.
+    says `unsettled`, and `dead` for what it gave up on. `is_whole` tells whether one process saw the whole run: one
+    that was killed takes its last second of reports with it, and then only the broker's word is whole.
     """
 
     owed: int
@@ -46,6 +46,7 @@ class Account(Struct, frozen=True, kw_only=True):
     lost: int
     doubled: int
     unsettled: int
+    dead: int = 0
     is_whole: bool
 
 

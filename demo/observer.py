@@ -49,10 +49,11 @@ class Rate:
 
 
 class Standing(Struct, frozen=True):
-    """How the demo's subscription of a topic stands: the topic's next offset, and what is pending or in flight."""
+    """How the demo's subscription of a topic stands: the topic's next offset, what is pending or in flight, what is dead."""
 
     next: int
     unsettled: int
+    dead: int = 0
 
 
 class Observer:
@@ -133,15 +134,17 @@ class Observer:
             lost=self.subscriber.total(topic, "lost"),
             doubled=self.subscriber.total(topic, "doubled"),
             unsettled=closing.unsettled,
+            dead=closing.dead - opening.dead,
             is_whole=not self._supervisor["subscriber"].restarts,
         )
 
     def _standing(self, topic: str) -> Standing:
         of_topic = self._stats["topics"].get(topic, {})
         # Without a subscription the whole topic is still to be read: the subscriber begins with the earliest event.
-        nothing = {"pending": of_topic.get("next", 0), "in_flight": 0}
+        nothing = {"pending": of_topic.get("next", 0), "in_flight": 0, "dead": 0}
         of_subscription = of_topic.get("subscriptions", {}).get(SUBSCRIPTION, nothing)
-        return Standing(of_topic.get("next", 0), of_subscription["pending"] + of_subscription["in_flight"])
+        unsettled = of_subscription["pending"] + of_subscription["in_flight"]
+        return Standing(of_topic.get("next", 0), unsettled, of_subscription["dead"])
 
     def _next(self, topic: str) -> int:
         return int(self._stats["topics"].get(topic, {}).get("next", 0))

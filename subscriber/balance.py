@@ -15,4 +15,5 @@ def balance_of(stats: Mapping[str, Any], topic: str, subscription: str) -> Balan
     of_subscription = of_topic.get("subscriptions", {}).get(subscription)
     if of_subscription is None:
         raise StartError(f"the broker no longer knows the subscription {subscription} of {topic}; somebody ended it")
-    return Balance(of_topic["next"], of_subscription["pending"] + of_subscription["in_flight"])
+    unsettled = of_subscription["pending"] + of_subscription["in_flight"]
+    return Balance(of_topic["next"], unsettled, of_subscription["dead"])

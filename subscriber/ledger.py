@@ -17,9 +17,11 @@ broker's own balance, which it gives in one reply and therefore of one moment::
 
     owed     = unsettled when the run began + published since
     pending  = unsettled at the end, less what arrived here and is not settled
-    lost     = owed - received - pending
+    dead     = given up on since the run began, after too many failed tries; it is in the topic dead_letters
+    lost     = owed - received - pending - dead
 
-Acks without confirmation leave `pending` between two bounds, and a fault is claimed only where both bounds show it.
+Acks without confirmation leave `pending` between two bounds, and of what is dead some may have arrived here: a fault is
+claimed only where both bounds show it.
 Where nothing is pending, and as many offsets are missing as are lost, these are named. A balance below nothing is a
 *surplus*: more arrived than was owed, so something settled in an earlier run came again, which counts as doubled.
 """
@@ -40,11 +42,13 @@ _RANGES_NAMED = 20
 class Balance(Struct, frozen=True):
     """What the broker says of a subscription at one moment.
 
-    `next` is the offset that the topic's next event will get; `unsettled` counts what is pending and in flight.
+    `next` is the offset that the topic's next event will get; `unsettled` counts what is pending and in flight, `dead`
+    what was given up on.
     """
 
     next: int
     unsettled: int
+    dead: int = 0
 
 
 class Verdict(Struct, frozen=True):
@@ -52,6 +56,7 @@ class Verdict(Struct, frozen=True):
 
     lost: int
     pending: int
+    dead: int
     surplus: int
     missing: list[tuple[int, int]]
 
@@ -89,12 +94,14 @@ class Ledger:
         not_received = opening.unsettled + closing.next - opening.next - len(self.received)
         pending_least = max(closing.unsettled - (len(self.received) - len(self.settled)), 0)
         pending_most = max(closing.unsettled - (len(self.received) - len(self.acked)), 0)
-        lost = max(not_received - pending_most, 0)
+        dead = max(closing.dead - opening.dead, 0)
+        lost = max(not_received - pending_most - dead, 0)
         return Verdict(
             lost=lost,
             pending=pending_most,
+            dead=dead,
             surplus=max(pending_least - not_received, 0),
-            missing=self._missing(opening, closing, lost) if lost and not pending_most else [],
+            missing=self._missing(opening, closing, lost) if lost and not pending_most and not dead else [],
         )
 
     def _missing(self, opening: Balance, closing: Balance, lost: int) -> list[tuple[int, int]]:

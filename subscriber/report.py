@@ -48,6 +48,7 @@ class TopicReport(Struct, frozen=True, kw_only=True):
     doubled: int
     lost: int | None = None
     pending: int | None = None
+    dead: int | None = None
     missing: list[tuple[int, int]] = []
 
     @classmethod
@@ -63,6 +64,7 @@ class TopicReport(Struct, frozen=True, kw_only=True):
             doubled=ledger.doubled + (verdict.surplus if verdict else 0),
             lost=verdict.lost if verdict else None,
             pending=verdict.pending if verdict else None,
+            dead=verdict.dead if verdict else None,
             missing=verdict.missing if verdict else [],
         )
 
@@ -121,12 +123,12 @@ def report_table(report: Report) -> Table:
     table = Table(title=_headline(report), title_justify="left", expand=False)
     table.add_column("topic")
     table.add_column("subscription")
-    for name in ("received", "acked", "settled", "redelivered", "doubled", "lost", "pending"):
+    for name in ("received", "acked", "settled", "redelivered", "doubled", "lost", "pending", "dead"):
         table.add_column(name, justify="right")
     for topic in report.topics:
         figures = (
             *(topic.received, topic.acked, topic.settled),
-            *(topic.redelivered, topic.doubled, topic.lost, topic.pending),
+            *(topic.redelivered, topic.doubled, topic.lost, topic.pending, topic.dead),
         )
         table.add_row(topic.topic, topic.subscription, *("" if figure is None else f"{figure:,}" for figure in figures))
     return table

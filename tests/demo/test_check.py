@@ -63,6 +63,8 @@ def test_a_user_whose_last_change_did_not_come_is_found(evidence: Evidence) -> N
         (replace(ACCOUNT, lost=1, acked=2), "1 lost"),
         (replace(ACCOUNT, doubled=1), "1 doubled"),
         (replace(ACCOUNT, unsettled=1, is_whole=False), "1 unsettled"),
+        (replace(ACCOUNT, acked=2, dead=1), "1 dead"),
+        (replace(ACCOUNT, dead=1, is_whole=False), "1 dead"),
     ],
 )
 def test_an_event_not_acked_once_is_found(evidence: Evidence, account: Account, faults: str) -> None:

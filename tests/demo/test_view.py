@@ -36,7 +36,7 @@ async def supervisor(tmp_path: Path) -> Supervisor:
 @pytest.fixture
 async def observer(tmp_path: Path, supervisor: Supervisor) -> Observer:
     settings = DemoSettings(_cli_parse_args=False, data_dir=tmp_path)  # type: ignore[call-arg]
-    opening = {"topics": {"tweets": {"next": 41, "subscriptions": {"demo": {"pending": 3, "in_flight": 2}}}}}
+    opening = {"topics": {"tweets": {"next": 41, "subscriptions": {"demo": {"pending": 3, "in_flight": 2, "dead": 0}}}}}
     observer = Observer(settings, supervisor, Client("127.0.0.1:1"), opening)
     observer._note_rates()
     return observer

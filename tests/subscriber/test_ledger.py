@@ -19,7 +19,7 @@ def ledger(received: Iterable[int] = (), settled: Iterable[int] = ()) -> Ledger:
 
 
 def test_everything_received_and_settled_is_nothing_lost() -> None:
-    assert ledger(range(10), range(10)).judge(NOTHING, Balance(next=10, unsettled=0)) == Verdict(0, 0, 0, [])
+    assert ledger(range(10), range(10)).judge(NOTHING, Balance(next=10, unsettled=0)) == Verdict(0, 0, 0, 0, [])
 
 
 def test_an_event_that_comes_again_before_its_ack_is_a_redelivery() -> None:
@@ -37,32 +37,39 @@ def test_an_event_that_comes_again_after_its_ack_is_doubled() -> None:
 
 def test_a_gap_that_the_broker_regards_as_done_is_lost_and_named() -> None:
     account = ledger([0, 1, 2, 5, 6, 9], [0, 1, 2, 5, 6, 9])
-    assert account.judge(NOTHING, Balance(next=10, unsettled=0)) == Verdict(4, 0, 0, [(3, 4), (7, 8)])
+    assert account.judge(NOTHING, Balance(next=10, unsettled=0)) == Verdict(4, 0, 0, 0, [(3, 4), (7, 8)])
 
 
 def test_the_last_events_are_missed_too() -> None:
-    assert ledger([0, 1], [0, 1]).judge(NOTHING, Balance(next=4, unsettled=0)) == Verdict(2, 0, 0, [(2, 3)])
+    assert ledger([0, 1], [0, 1]).judge(NOTHING, Balance(next=4, unsettled=0)) == Verdict(2, 0, 0, 0, [(2, 3)])
 
 
 def test_what_is_still_pending_is_not_lost() -> None:
     high_priority_first = ledger([8, 9], [8, 9])
-    assert high_priority_first.judge(NOTHING, Balance(next=10, unsettled=8)) == Verdict(0, 8, 0, [])
+    assert high_priority_first.judge(NOTHING, Balance(next=10, unsettled=8)) == Verdict(0, 8, 0, 0, [])
 
 
 def test_what_was_received_and_not_acked_is_neither_lost_nor_pending() -> None:
-    assert ledger(range(10), range(4)).judge(NOTHING, Balance(next=10, unsettled=6)) == Verdict(0, 0, 0, [])
+    assert ledger(range(10), range(4)).judge(NOTHING, Balance(next=10, unsettled=6)) == Verdict(0, 0, 0, 0, [])
 
 
 def test_what_was_settled_before_the_run_is_not_owed() -> None:
     account = ledger([3, 7, *range(10, 20)], [3, 7, *range(10, 20)])
     opening = Balance(next=10, unsettled=2)
-    assert account.judge(opening, Balance(next=20, unsettled=0)) == Verdict(0, 0, 0, [])
+    assert account.judge(opening, Balance(next=20, unsettled=0)) == Verdict(0, 0, 0, 0, [])
 
 
 def test_what_an_earlier_run_had_settled_and_comes_again_is_a_surplus() -> None:
     account = ledger([3, *range(10, 20)], [3, *range(10, 20)])
     opening = Balance(next=10, unsettled=0)
-    assert account.judge(opening, Balance(next=20, unsettled=0)) == Verdict(0, 0, 1, [])
+    assert account.judge(opening, Balance(next=20, unsettled=0)) == Verdict(0, 0, 0, 1, [])
+
+
+def test_what_the_broker_gave_up_on_is_dead_and_not_lost() -> None:
+    never_here = ledger(range(8), range(8))
+    assert never_here.judge(NOTHING, Balance(next=10, unsettled=0, dead=2)) == Verdict(0, 0, 2, 0, [])
+    never_acked = ledger(range(10), range(8))
+    assert never_acked.judge(NOTHING, Balance(next=10, unsettled=0, dead=2)) == Verdict(0, 0, 2, 0, [])
 
 
 def test_an_ack_without_confirmation_is_no_fault_whatever_became_of_it() -> None:
