@@ -68,6 +68,11 @@ class Host(Protocol):
 class Connection:
     """Owns one stream and its session."""
 
+    __slots__ = (
+        *("_failed_hellos", "_has_drained", "_has_output", "_host", "_is_greeted", "_scope", "_splitter", "_stream"),
+        *("end", "session"),
+    )
+
     def __init__(self, host: Host, stream: ByteStream, session: Session, line_bytes_max: int) -> None:
         self.session = session
         self.end: End | None = None
@@ -75,7 +80,7 @@ class Connection:
         self._stream = stream
         self._splitter = LineSplitter(line_bytes_max)
         self._has_output = anyio.Event()
-        self._has_drained = anyio.Event()
+        self._has_drained: anyio.Event | None = None
         self._is_greeted = False
         self._failed_hellos = 0
         self._scope: anyio.CancelScope | None = None
@@ -109,16 +114,19 @@ class Connection:
         session = self.session
         while not session.is_leaving:
             while session.outbox.size > BACKLOG_BYTES or session.outbox.awaited > AWAITED_MAX:
-                self._has_drained = anyio.Event()
-                await self._has_drained.wait()
+                await self._drained()
             data = await self._stream.receive(READ_BYTES)
             if not self._is_greeted and self._is_foreign(data):
                 return
             await self._execute(data)
         self.end = End.LEFT
         while session.outbox.is_waiting or session.outbox.size:
-            self._has_drained = anyio.Event()
-            await self._has_drained.wait()
+            await self._drained()
+
+    async def _drained(self) -> None:
+        """Wait until the writer has sent what there was."""
+        self._has_drained = anyio.Event()
+        await self._has_drained.wait()
 
     def _is_foreign(self, data: bytes) -> bool:
         self._is_greeted = True
@@ -162,7 +170,8 @@ class Connection:
         while True:
             data = session.take_output()
             if not data:
-                self._has_drained.set()
+                if self._has_drained is not None:
+                    self._has_drained.set()
                 self._has_output = anyio.Event()
                 await self._has_output.wait()
                 continue

@@ -47,6 +47,8 @@ class Answer:
 class Outbox:
     """Collects replies and events; `take` gives what may be sent now."""
 
+    __slots__ = ("_ready", "_waiting", "size")
+
     def __init__(self) -> None:
         self.size = 0
         self._ready: list[bytes] = []

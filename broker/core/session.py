@@ -10,6 +10,8 @@ __all__ = ["Session"]
 class Session:
     """One connection, from its greeting to its end."""
 
+    __slots__ = ("access", "consumers", "is_leaving", "is_named", "is_quiet", "name", "number", "outbox", "peer")
+
     def __init__(self, number: int, peer: str, access: Access = EVERYTHING) -> None:
         self.number = number
         self.peer = peer

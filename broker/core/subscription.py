@@ -34,6 +34,11 @@ class Taken(NamedTuple):
 class Subscription:
     """Positions in the lanes of its topic, what came back, what died, and who consumes it."""
 
+    __slots__ = (
+        *("_delayed", "_lanes", "_returned", "_strays", "_turn", "attempts", "consumers", "dead", "died", "dying"),
+        *("is_durable", "name", "policy", "positions", "redelivered", "settled", "start", "topic"),
+    )
+
     def __init__(
         self, topic: str, name: str, lanes: Lanes, start: int, *, is_durable: bool, policy: Policy | None = None
     ) -> None:

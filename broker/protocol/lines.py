@@ -31,6 +31,8 @@ class LineSplitter:
     to JSON but a line end to some who read what we store.
     """
 
+    __slots__ = ("_is_skipping", "_rest", "max_bytes")
+
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
         self._rest = b""

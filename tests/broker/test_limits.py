@@ -1,0 +1,155 @@
+"""What stays bounded, and what never gets lost, when clients misbehave."""
+
+import random
+import socket
+import time
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from broker import Client, Event, SyncClient
+from tests.broker.harness import Core
+from tests.processes import BrokerProcess
+
+pytestmark = pytest.mark.anyio
+
+
+def resident_bytes(pid: int) -> int:
+    status = Path(f"/proc/{pid}/status").read_text()
+    return 1024 * int(status.split("VmRSS:")[1].split()[0])
+
+
+def test_ten_thousand_random_disconnects_leave_no_orphan() -> None:
+    dice = random.Random(7)
+    core = Core("t")
+    publisher = core.connect()
+    core.type(publisher, *(f'pub t {{"id":"{n}","priority":{n % 4},"msg":{n}}}' for n in range(500)))
+    core.type(core.connect(), "sub t as=s from=earliest strikes=none")
+    sessions = []
+    for _ in range(10_000):
+        session = core.connect()
+        core.type(session, f"sub t as=s prefetch={dice.randint(1, 50)}")
+        sessions.append(session)
+        if len(sessions) > dice.randint(1, 5):
+            core.disconnect(sessions.pop(dice.randrange(len(sessions))))
+    subscription = core.broker.topics["t"].subscriptions["s"]
+    held = [offset for consumer in subscription.consumers for offset in consumer.in_flight]
+    assert len(held) == len(set(held))
+    assert len(held) + subscription.waiting == 500
+    assert len(subscription.consumers) == len(sessions) + 1
+
+
+def test_an_event_in_flight_costs_less_than_200_bytes_and_one_that_waits_next_to_nothing() -> None:
+    core = Core("t")
+    publisher, count = core.connect(), 100_000
+    for first in range(0, count, 1000):
+        core.type(publisher, *(f'pub t {{"id":"{n}","priority":{n % 4},"msg":1}}' for n in range(first, first + 1000)))
+    session = core.connect()
+    tracemalloc.start()
+    before = tracemalloc.get_traced_memory()[0]
+    core.type(session, "sub t as=s from=earliest prefetch=1")
+    waiting = (tracemalloc.get_traced_memory()[0] - before) / count
+    core.type(session, f"sub t as=s prefetch={count}")
+    in_flight = (tracemalloc.get_traced_memory()[0] - before) / count
+    tracemalloc.stop()
+    assert core.broker.topics["t"].subscriptions["s"].in_flight == count
+    assert waiting < 20
+    assert in_flight < 200
+
+
+def test_a_reader_that_stops_costs_little_and_slows_nobody(broker: BrokerProcess) -> None:
+    """The reader takes nothing while far more than the broker keeps in memory is published, and then gets it all."""
+    text, count = "x" * 1000, 100_000
+    with SyncClient(broker.address) as publisher, socket.create_connection(("127.0.0.1", broker.port), 30) as reader:
+        publisher.publish("t", Event(id="first", msg=1))
+        reader.sendall(b"sub t as=s from=earliest prefetch=100000\n")
+        publisher.publish_many("t", (Event(id=str(n), msg=text) for n in range(20_000)))
+        before = resident_bytes(broker.pid)
+        publisher.publish_many("t", (Event(id=str(n), msg=text) for n in range(count)))
+        assert resident_bytes(broker.pid) - before < 64 << 20
+        received, rest = 0, b""
+        while received < count + 20_001:
+            data = rest + reader.recv(1 << 20)
+            ends = data.count(b"}\n")
+            rest = data[-1:]
+            if ends:
+                reader.sendall(b"ack t @" + b" @".join(b"%d" % n for n in range(received, received + ends)) + b"\n")
+            received += ends
+    with SyncClient(broker.address) as client:
+        found = client.stats()["topics"]["t"]["subscriptions"]["s"]
+        assert (found["pending"], found["dead"]) == (0, 0)
+
+
+async def test_a_consumer_that_dies_on_receipt_leads_to_a_dead_letter_and_no_loop(broker: BrokerProcess) -> None:
+    async with Client(broker.address) as client:
+        await client.publish("t", Event(id="poison", msg="x"))
+        for _ in range(3):
+            with socket.create_connection(("127.0.0.1", broker.port), 10) as consumer, consumer.makefile("rb") as lines:
+                consumer.sendall(b"hello fragile\nsub t as=s from=earliest tries=3\n")
+                while not lines.readline().startswith((b"{", b'{"try"')):
+                    pass
+        letters = await client.subscribe("dead_letters", from_="earliest")
+        (letter,) = await anext(letters)
+        msg = letter.decode()
+        assert (msg["event"]["id"], msg["tries"]) == ("poison", 3)
+        assert [(error["cause"], error["client"]) for error in msg["errors"]] == [("disconnect", "fragile")] * 3
+
+
+async def test_a_dead_connections_events_go_to_another_reader_at_once(broker: BrokerProcess) -> None:
+    async with Client(broker.address) as client:
+        await client.publish("t", Event(id="1", msg="x"))
+        with socket.create_connection(("127.0.0.1", broker.port), 10) as first, first.makefile("rb") as lines:
+            first.sendall(b"sub t as=s from=earliest\n")
+            while not lines.readline().startswith(b"{"):
+                pass
+            second = await client.subscribe("t", as_="s")
+        closed = time.monotonic()
+        batch = await anext(second)
+        assert batch[0].attempt == 2
+        # The promise is 100 ms; what a loaded machine adds must not fail a build.
+        assert time.monotonic() - closed < 2
+
+
+async def test_sigterm_gives_back_what_is_in_flight_without_a_failed_try(broker: BrokerProcess) -> None:
+    with socket.create_connection(("127.0.0.1", broker.port), 10) as reader, reader.makefile("rb") as lines:
+        with SyncClient(broker.address) as client:
+            client.publish("t", Event(id="1", msg="x"))
+        reader.sendall(b"sub t as=s from=earliest\n")
+        while not lines.readline().startswith(b"{"):
+            pass
+        assert broker.terminate() == 0
+    broker.start()
+    async with Client(broker.address) as client:
+        batch = await anext(await client.subscribe("t", as_="s"))
+        assert batch[0].attempt == 1
+
+
+def test_connections_above_the_limit_are_told(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "b", "--connections-max", "2") as broker:
+        kept = [socket.create_connection(("127.0.0.1", broker.port), 10) for _ in range(2)]
+        greetings = [connection.recv(100) for connection in kept]
+        assert all(greeting.startswith(b"+OK") for greeting in greetings)
+        with socket.create_connection(("127.0.0.1", broker.port), 10) as third:
+            assert third.recv(100) == b"-ERR too_many 2 connections are open\n"
+            assert third.recv(100) == b""
+        for connection in kept:
+            connection.close()
+        deadline = time.monotonic() + 10
+        while True:
+            with socket.create_connection(("127.0.0.1", broker.port), 10) as again:
+                if again.recv(100).startswith(b"+OK"):
+                    return
+            assert time.monotonic() < deadline
+
+
+def test_an_oversize_line_is_skipped_and_the_next_command_works(tmp_path: Path) -> None:
+    with (
+        BrokerProcess(tmp_path / "b", "--line-bytes-max", "64KiB") as broker,
+        socket.create_connection(("127.0.0.1", broker.port), 10) as connection,
+        connection.makefile("rb") as lines,
+    ):
+        lines.readline()
+        connection.sendall(b'pub t {"id":"1","msg":"' + b"x" * 200_000 + b'"}\nping\n')
+        assert lines.readline() == b"-ERR too_long max=65536\n"
+        assert lines.readline() == b"+PONG\n"
