@@ -19,6 +19,20 @@ _DRAIN_S = 10.0
 
 async def serve(settings: Settings, stop: anyio.Event) -> None:
     """Relay until `stop` is set. Raises StartError or BrokerUnreachable where a server is missing at the start."""
+    is_ready = anyio.Event()
+
+    async def give_up_when_stopped() -> None:
+        await stop.wait()
+        if not is_ready.is_set():
+            tasks.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(give_up_when_stopped)
+        await _relay_all(settings, stop, is_ready)
+        tasks.cancel_scope.cancel()
+
+
+async def _relay_all(settings: Settings, stop: anyio.Event, is_ready: anyio.Event) -> None:
     async with AsyncExitStack() as stack:
         cluster = Cluster.at(settings.mongo_url)
         mongo = await stack.enter_async_context(cluster.mongo)
@@ -39,6 +53,7 @@ async def serve(settings: Settings, stop: anyio.Event) -> None:
                     await relay.is_open.wait()
             if opening.cancelled_caught:
                 raise StartError("MongoDB and the broker answer, but no change stream opens; see the warnings above")
+            is_ready.set()
             ready("change stream", f"{settings.database} ({', '.join(f'{r.collection} → {r.topic}' for r in relays)})")
             await stop.wait()
             # In order: no more is fetched; what was published is confirmed; the connections close behind it.

@@ -1,6 +1,7 @@
 """The publisher as a program: what it publishes, where it goes on, and what it says when it cannot."""
 
 import json
+import signal
 import subprocess
 import sys
 import urllib.request
@@ -367,3 +368,16 @@ def test_two_publishers_by_mistake_are_told_and_double_nothing(
         database.tweets.insert_one({"_id": n})
     until(lambda: first.said("another publisher sends the same changes"))
     assert [event.id for event in wait_for(broker.address, "tweets", 20)] == [str(n) for n in range(20)]
+
+
+def test_a_signal_ends_it_while_it_still_looks_for_a_server(tmp_path: Path, broker: BrokerProcess) -> None:
+    publisher = Publisher(tmp_path / "publisher.log", "mongodb://127.0.0.1:1/?replicaSet=rs0", broker.address, "db")
+    publisher.launch()
+    until(lambda: _handles_sigterm(publisher.pid))
+    assert publisher.terminate(timeout_s=10) == 0
+
+
+def _handles_sigterm(pid: int) -> bool:
+    """Whether the process has set its own handler, which is when its loop runs."""
+    caught = next(line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("SigCgt"))
+    return bool(int(caught.split()[1], 16) >> (signal.SIGTERM - 1) & 1)
