@@ -10,15 +10,17 @@ __all__ = ["NEUTRAL_BELOW", "UNIQUE_USERS_ERROR", "tweets_stats"]
 NEUTRAL_BELOW = 0.05
 """VADER's own thresholds: a compound score from 0.05 on is positive, from −0.05 down negative."""
 
-UNIQUE_USERS_ERROR = 0.02
-"""Relative standard deviation of `unique_users`."""
+UNIQUE_USERS_ERROR = 0.0163
+"""Relative standard deviation of `unique_users`: 1.04 / √2^12, as of any HyperLogLog with 2^12 registers."""
+
+_REGISTERS_LOG2 = 12
 
 
 def tweets_stats(changes: DataFrame, window_ms: int) -> DataFrame:
     """Aggregate `counted_changes` by tumbling windows of `window_ms`.
 
     Gives `window` and the members of the topic `tweets_stats` save `is_final`. Late tweets are counted in `late` alone.
-    Percentiles are exact and interpolated as in numpy; `unique_users` is approximate (HyperLogLog++).
+    Percentiles are exact and interpolated as in numpy; `unique_users` is approximate (HyperLogLog).
     """
     facts = changes.where(~fn.col("is_user")).select(
         fn.window("event_time", f"{window_ms} milliseconds").alias("window"), "*", fn.explode(_facts()).alias("fact")
@@ -69,7 +71,8 @@ def _aggregates() -> list[Column]:
         fn.count_if(sentiment <= -NEUTRAL_BELOW).alias("negative"),
         fn.avg("engagement").alias("engagement_mean"),
         fn.percentile("engagement", [0.75, 0.85, 0.95]).alias("engagement"),
-        fn.approx_count_distinct("user", UNIQUE_USERS_ERROR).alias("unique_users"),
+        # The sketch of Apache DataSketches: approx_count_distinct takes ten times its time for a row.
+        fn.hll_sketch_agg("user", _REGISTERS_LOG2).alias("unique_users"),
         fn.percentile("lag_ms", [0.5, 0.95]).alias("lag_ms"),
     ]
 
@@ -92,7 +95,7 @@ def _members(window_ms: int) -> list[Column]:
         fn.struct(fn.col("engagement_mean").alias("mean"), *_percentiles("engagement", "p75", "p85", "p95")).alias(
             "engagement"
         ),
-        fn.col("unique_users"),
+        fn.coalesce(fn.hll_sketch_estimate("unique_users"), fn.lit(0)).alias("unique_users"),
         fn.struct(*_percentiles("lag_ms", "p50", "p95")).alias("lag_ms"),
         fn.col("late"),
     ]
