@@ -116,12 +116,20 @@ class Connection:
             while session.outbox.size > BACKLOG_BYTES or session.outbox.awaited > AWAITED_MAX:
                 await self._drained()
             data = await self._stream.receive(READ_BYTES)
-            if not self._is_greeted and self._is_foreign(data):
-                return
+            if not self._is_greeted:
+                data = await self._whole_greeting(data)
+                if self._is_foreign(data):
+                    return
             await self._execute(data)
         self.end = End.LEFT
         while session.outbox.is_waiting or session.outbox.size:
             await self._drained()
+
+    async def _whole_greeting(self, data: bytes) -> bytes:
+        """Wait for as much of the first line as tells which protocol it is."""
+        while len(data) < GREETING_LIMIT and b"\n" not in data:
+            data += await self._stream.receive(READ_BYTES)
+        return data
 
     async def _drained(self) -> None:
         """Wait until the writer has sent what there was."""

@@ -21,9 +21,15 @@ class Failure(Struct, frozen=True, omit_defaults=True):
     code: str | int | None = None
     trace: str | None = None
 
+    @property
+    def size(self) -> int:
+        """The length of the consumer's words."""
+        return len(self.message or "") + len(self.trace or "")
+
 
 HISTORY_MAX: Final = 20
-"""So many failures are kept with their words; older ones are counted only."""
+HISTORY_BYTES_MAX: Final = 64 << 10
+"""So many failures, and so many characters of their words, are kept; older ones are counted only."""
 
 
 class Attempts(Struct, frozen=True):
@@ -39,8 +45,10 @@ class Attempts(Struct, frozen=True):
         """Return what is remembered when `failure` has come to what was."""
         if before is None:
             return Attempts(failure.at, 1, int(is_strike), (failure,))
-        errors = (*before.errors[-(HISTORY_MAX - 1) :], failure)
-        return Attempts(before.first_at, before.count + 1, before.strikes + is_strike, errors)
+        errors = [*before.errors[-(HISTORY_MAX - 1) :], failure]
+        while sum(error.size for error in errors) > HISTORY_BYTES_MAX and len(errors) > 1:
+            del errors[0]
+        return Attempts(before.first_at, before.count + 1, before.strikes + is_strike, tuple(errors))
 
     def forgiven(self) -> "Attempts":
         """Return the same history with no strike, for an event that is to be tried again."""

@@ -1,5 +1,6 @@
 """Serving: the data directory opened, the listener started, and the order in which all of it ends."""
 
+import resource
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -25,6 +26,7 @@ async def serve(settings: BrokerSettings, stop: anyio.Event) -> None:
     users = None if settings.users is None else UsersFile(settings.users)
     if users is None and settings.host not in {"127.0.0.1", "::1", "localhost"}:
         logger().warning("listening beyond this machine without users: anybody who reaches the port can read and write")
+    _allow_open_files()
     async with AsyncExitStack() as stack:
         plain = await stack.enter_async_context(await _listen(settings))
         address = f"{settings.host}:{plain.extra(SocketAttribute.local_port)}"
@@ -44,6 +46,12 @@ async def serve(settings: BrokerSettings, stop: anyio.Event) -> None:
             await stop.wait()
             accepting.cancel_scope.cancel()
             await server.drain()
+
+
+def _allow_open_files() -> None:
+    """Take as many open files as the system gives; its usual 1,024 would be the limit of connections."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def _topics(settings: BrokerSettings) -> list[str]:

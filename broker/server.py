@@ -25,7 +25,7 @@ from broker.core.dead_letters import DEAD_LETTERS
 from broker.core.restoration import restore
 from broker.errors import StartError
 from broker.log import CommitLog, MemoryLog, TopicLog
-from broker.state import State
+from broker.state import Record, State
 
 __all__ = ["Durability", "Server"]
 
@@ -98,6 +98,7 @@ class Server:
         self._connections: dict[int, Connection] = {}
         self._writers: dict[Topic, anyio.Event] = {}
         self._journal_due = anyio.Event()
+        self._is_state_late = False
         self._tasks: TaskGroup | None = None
         self.ends: dict[End, int] = dict.fromkeys(End, 0)
 
@@ -155,7 +156,7 @@ class Server:
         """Do what the core left to do; everything that has to wait is given to the task that owns it."""
         work = self.broker.work.take()
         if work.records:
-            self._state.append(work.records)
+            self._keep(work.records)
             if work.must_sync_records or self._state.journal_bytes > JOURNAL_BYTES:
                 self._journal_due.set()
         for topic in work.topics:
@@ -168,6 +169,17 @@ class Server:
             connection = self._connections.get(session.number)
             if connection is not None:
                 connection.wake()
+
+    def _keep(self, records: list[Record]) -> None:
+        """Give records to the state; a disk that takes none must not end anything, so they wait for it in memory."""
+        try:
+            self._state.append(records)
+        except OSError as error:
+            if not self._is_state_late:
+                logger.error("cannot write the state; going on, and trying again", reason=error.strerror)
+            self._is_state_late = True
+        else:
+            self._is_state_late = False
 
     async def drain(self) -> None:
         """Close every connection once what it is owed has been sent, or the time for it is over."""
@@ -244,11 +256,17 @@ class Server:
                 await self._journal_due.wait()
             self._journal_due = anyio.Event()
             number = self.broker.work.records_kept
-            await to_thread.run_sync(self._state.sync)
-            self.broker.records_synced(number)
-            self.carry_out()
-            if self._state.journal_bytes > JOURNAL_BYTES:
-                await self._fold()
+            self._keep([])
+            if self._is_state_late:
+                continue
+            try:
+                await to_thread.run_sync(self._state.sync)
+                self.broker.records_synced(number)
+                self.carry_out()
+                if self._state.journal_bytes > JOURNAL_BYTES:
+                    await self._fold()
+            except OSError as error:
+                logger.error("cannot sync the state; trying again", reason=error.strerror)
 
     async def _fold(self) -> None:
         generation = self._state.begin_generation()

@@ -1,9 +1,9 @@
 """What must outlive the broker beside the events: subscriptions, what they settled, producers' checkpoints.
 
-Records are appended to a journal, one JSON line each behind its crc32c. Now and then `fold` writes the whole state as a
-snapshot and begins the next journal; the snapshot names the first journal that goes on from it. Always true: replaying the
-journals over the snapshot, from the first one named, gives the state, since each record either says a whole thing
-anew or may be applied twice. A snapshot or line that is damaged is set aside or skipped, counted, and never stops a start.
+Records are appended to a journal, one JSON line each behind its crc32c. Now and then the whole state is written as a
+snapshot and the next journal begun; the snapshot names the first journal that goes on from it. Always true: replaying the
+journals over the snapshot, from the first one named, each record once, gives the state. A snapshot or line that is
+damaged is set aside or skipped, counted, and never stops a start.
 """
 
 import os
@@ -16,7 +16,7 @@ import msgspec
 from crc32c import crc32c
 from msgspec import Struct
 
-from broker.failures import Attempts
+from broker.failures import Attempts, Failure
 from broker.protocol.policy import Policy
 
 __all__ = [
@@ -69,7 +69,8 @@ class FailedRecord(Struct, tag="failed"):
     topic: str
     name: str
     offset: int
-    attempts: Attempts
+    failure: Failure
+    is_strike: bool
 
 
 class DeadRecord(Struct, tag="dead"):
@@ -161,6 +162,8 @@ class State:
         self._generation = max(self._generations(), default=0) + 1
         self._journal = self._open_journal()
         self.journal_bytes = 0
+        # What a full disk did not take; the next append goes on in the middle of a line, just where the last one ended.
+        self._untaken = bytearray()
 
     def restore(self) -> Restored:
         """Read the snapshot and the journals that go on from it."""
@@ -172,17 +175,20 @@ class State:
         return restored
 
     def append(self, records: Iterable[Record]) -> None:
-        """Give records to the operating system, in order. Raises OSError."""
-        data = b"".join(map(_line, records))
-        self.journal_bytes += len(data)
-        _write_all(self._journal, data)
+        """Give records to the operating system, in order, those first that it did not take before. Raises OSError."""
+        self._untaken += b"".join(map(_line, records))
+        while self._untaken:
+            written = os.write(self._journal, self._untaken)
+            self.journal_bytes += written
+            del self._untaken[:written]
 
     def sync(self) -> None:
         """Wait until everything appended is on the disk. Raises OSError."""
         os.fdatasync(self._journal)
 
     def begin_generation(self) -> int:
-        """Turn to a new journal; the snapshot of the state at this moment goes with its number."""
+        """Turn to a new journal; the snapshot of the state at this moment goes with its number. Raises OSError."""
+        self.append(())
         before = self._journal
         self._generation += 1
         self._journal = self._open_journal()

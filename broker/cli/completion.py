@@ -2,7 +2,6 @@
 
 import re
 import readline
-import time
 from typing import Any, Final
 
 from broker.errors import BrokerError, Refusal
@@ -10,7 +9,6 @@ from broker.sync_client import SyncClient
 
 __all__ = ["Completion"]
 
-FRESH_S: Final = 1.0
 _OPTION: Final = re.compile(r"(?<![\w=|,])([a-z_]+)=")
 _FLAG: Final = re.compile(r"\[([a-z_]+)\]")
 
@@ -22,8 +20,6 @@ class Completion:
         self._client = client
         self._verbs = client.command("help").partition("commands: ")[2].partition(";")[0].split()
         self._usages: dict[str, str] = {}
-        self._topics: dict[str, Any] = {}
-        self._asked = float("-inf")
         self._found: list[str] = []
 
     def complete(self, _text: str, state: int) -> str | None:
@@ -52,11 +48,11 @@ class Completion:
         if place == ["[<command>]"]:
             return self._verbs
         if len(words) == 1 and place == ["<topic>"]:
-            return list(self._fresh_topics())
+            return list(self._topics())
         if begun.startswith("as="):
             return [f"as={name}" for name in self._subscriptions(words[1:2])]
         if begun.startswith("topic="):
-            return [f"topic={name}" for name in self._fresh_topics()]
+            return [f"topic={name}" for name in self._topics()]
         given = {word.partition("=")[0] for word in words}
         return [
             *(f"{name}=" for name in _OPTION.findall(usage) if name not in given),
@@ -75,12 +71,10 @@ class Completion:
 
     def _subscriptions(self, topic: list[str]) -> set[str]:
         """Return the names of a topic's subscriptions, of all topics where the line names none that there is."""
-        topics = self._fresh_topics()
+        topics = self._topics()
         chosen = [topics[name] for name in topic if name in topics] or topics.values()
         return {name for report in chosen for name in report["subscriptions"]}
 
-    def _fresh_topics(self) -> dict[str, Any]:
-        if time.monotonic() - self._asked > FRESH_S:
-            self._topics = self._client.stats()["topics"]
-            self._asked = time.monotonic()
-        return self._topics
+    def _topics(self) -> dict[str, Any]:
+        topics: dict[str, Any] = self._client.stats()["topics"]
+        return topics

@@ -56,17 +56,10 @@ class Export(Connection):
 
     def carry_out(self) -> None:
         """Write the view."""
-        with self.connect() as client, _written(self.out) as file:
-            file.write("{")
-            for number, (name, topics) in enumerate(sorted(self._chosen(client).items())):
-                file.write(f"{',' if number else ''}\n{_json(name)}:{{")
-                for place, topic in enumerate(topics):
-                    file.write(f"{',' if place else ''}\n {_json(topic)}:[")
-                    for at, event in enumerate(_unsettled(client, topic, name)):
-                        file.write(f"{',' if at else ''}\n  {_json(event)}")
-                    file.write("]")
-                file.write("}")
-            file.write("\n}\n")
+        with self.connect() as client:
+            chosen = self._chosen(client)
+            with _written(self.out) as file:
+                _write(client, chosen, file)
 
     def _chosen(self, client: SyncClient) -> dict[str, list[str]]:
         """Return the topics of each subscription that was asked for. Raises Refusal where what is named is not there."""
@@ -81,6 +74,20 @@ class Export(Connection):
         if self.as_ is not None and not chosen:
             raise Refusal("not_subscribed", f"{self.topic or 'no topic'} has a subscription {self.as_}")
         return chosen
+
+
+def _write(client: SyncClient, chosen: dict[str, list[str]], file: IO[str]) -> None:
+    """Write the view an event at a time, each on a line of its own."""
+    file.write("{")
+    for number, (name, topics) in enumerate(sorted(chosen.items())):
+        file.write(f"{',' if number else ''}\n{_json(name)}:{{")
+        for place, topic in enumerate(topics):
+            file.write(f"{',' if place else ''}\n {_json(topic)}:[")
+            for at, event in enumerate(_unsettled(client, topic, name)):
+                file.write(f"{',' if at else ''}\n  {_json(event)}")
+            file.write("]")
+        file.write("}")
+    file.write("\n}\n")
 
 
 def _unsettled(client: SyncClient, topic: str, name: str) -> Iterator[_Exported]:

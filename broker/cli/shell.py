@@ -11,7 +11,7 @@ import socket
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Final
 
@@ -49,11 +49,8 @@ class Shell(Connection):
             conversation = _Conversation(connection, screen, self.broker)
             conversation.send(replies.hello_line(self.name, self.plain_token).decode().rstrip("\n"))
             conversation.begin()
-            if is_interactive:
-                with self._editing():
-                    conversation.converse(_typed())
-            else:
-                conversation.converse(line.rstrip("\n") for line in sys.stdin)
+            with self._editing() if is_interactive else nullcontext():
+                conversation.converse(screen.typed())
 
     @contextmanager
     def _editing(self) -> Iterator[None]:
@@ -78,7 +75,10 @@ class Shell(Connection):
 class _Pipe:
     """Writes what comes as it is."""
 
-    has_prompt = False
+    def typed(self) -> Iterator[str]:
+        """Yield the lines of the input."""
+        for line in sys.stdin:
+            yield line.rstrip("\n")
 
     def show(self, lines: list[bytes]) -> None:
         """Write lines."""
@@ -91,7 +91,7 @@ class _Screen:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self.has_prompt = True
+        self._has_prompt = False
 
     def show(self, lines: list[bytes]) -> None:
         """Show lines in colour, and the prompt with what has been typed below them."""
@@ -101,11 +101,31 @@ class _Screen:
                     self._console.print(event_text(line), soft_wrap=True)
                 else:
                     self._console.print(reply_text(line.decode(errors="replace")), soft_wrap=True)
-        typed = PROMPT + readline.get_line_buffer() if self.has_prompt else ""
+        typed = PROMPT + readline.get_line_buffer() if self._has_prompt else ""
         rows_above = max(0, len(typed) - 1) // self._console.width
         up = f"\x1b[{rows_above}A" if rows_above else ""
         sys.stdout.write(f"{up}\r\x1b[J{captured.get()}{typed}")
         sys.stdout.flush()
+
+    def typed(self) -> Iterator[str]:
+        """Yield what is typed, until Ctrl-D; lines with a token are not remembered."""
+        # Called when readline has written the prompt: from then on it is there to be put back.
+        readline.set_pre_input_hook(self._prompted)
+        while True:
+            try:
+                line = input(PROMPT)
+            except EOFError:
+                sys.stdout.write("\n")
+                return
+            finally:
+                self._has_prompt = False
+            if line.strip():
+                if "token=" not in line:
+                    readline.add_history(line)
+                yield line
+
+    def _prompted(self) -> None:
+        self._has_prompt = True
 
 
 class _Conversation:
@@ -137,7 +157,7 @@ class _Conversation:
                 if line.strip().lower() == "quit":
                     break
                 self.send(line)
-            self._is_leaving, self._screen.has_prompt = True, False
+            self._is_leaving = True
             self.send("quit")
         except KeyboardInterrupt:
             if not self._has_ended:
@@ -158,17 +178,3 @@ class _Conversation:
         if not self._is_leaving and isinstance(self._screen, _Screen):
             # The main thread waits for a key that may never come.
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-
-
-def _typed() -> Iterator[str]:
-    """Yield what is typed, until Ctrl-D; lines with a token are not remembered."""
-    while True:
-        try:
-            line = input(PROMPT)
-        except EOFError:
-            sys.stdout.write("\n")
-            return
-        if line.strip():
-            if "token=" not in line:
-                readline.add_history(line)
-            yield line

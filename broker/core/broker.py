@@ -5,6 +5,7 @@ One event's path: `execute` has a published event accepted into its topic's pend
 for the next.
 """
 
+from contextlib import suppress
 from typing import Final, Protocol
 
 from broker.core.access import EVERYTHING, Access
@@ -24,6 +25,7 @@ from broker.state import ClientRecord, ProducersRecord, Record
 __all__ = ["Broker"]
 
 REJECTED_PER_SECOND: Final = 100
+TOPICS_MAX: Final = 5000
 TRIM_EVERY_MS: Final = 1000
 KEPT_CODES: Final = frozenset({"bad_json", "bad_event", "schema"})
 
@@ -122,6 +124,8 @@ class Broker:
         """Return a topic, made where it is missing. Raises Refusal ``disk``."""
         topic = self.topics.get(name)
         if topic is None:
+            if len(self.topics) >= TOPICS_MAX:
+                raise Refusal("too_many", f"there are {TOPICS_MAX} topics")
             try:
                 topic = Topic(name, self._logs.open(name), self._recent_bytes)
             except OSError as error:
@@ -227,7 +231,8 @@ class Broker:
         self._rejected_count += 1
         if self._rejected_count > REJECTED_PER_SECOND or self.is_draining:
             return
-        topic = self.topic(REJECTED_LINES)
-        event = rejected_line(refusal.line, refusal, session.name, self.counts["rejected_lines"])
-        for _ in topic.accept([event], now_ms):
-            self.work.topics.add(topic)
+        with suppress(Refusal):
+            topic = self.topic(REJECTED_LINES)
+            event = rejected_line(refusal.line, refusal, session.name, self.counts["rejected_lines"])
+            for _ in topic.accept([event], now_ms):
+                self.work.topics.add(topic)

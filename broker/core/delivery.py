@@ -95,7 +95,7 @@ class Delivery:
             attempts = Attempts.after(subscription.attempts.get(offset), failure, is_strike=is_strike)
             subscription.attempts[offset] = attempts
             if subscription.is_durable:
-                self._work.keep(FailedRecord(subscription.topic, subscription.name, offset, attempts))
+                self._work.keep(FailedRecord(subscription.topic, subscription.name, offset, failure, is_strike))
             if attempts.strikes >= subscription.policy.tries and subscription.topic != DEAD_LETTERS:
                 self._let_die(subscription, offset, slot, attempts)
             else:
@@ -105,7 +105,7 @@ class Delivery:
         """A consumer is gone: what it had is given to another one, or waits for the next."""
         subscription = consumer.subscription
         if not subscription.is_durable:
-            subscription.consumers.remove(consumer)
+            self.forget(consumer)
             del self._topics[subscription.topic].subscriptions[subscription.name]
             return
         if is_failure:
@@ -114,6 +114,11 @@ class Delivery:
             subscription.give_back(consumer.take_out(list(consumer.in_flight)))
         subscription.consumers.remove(consumer)
         self.pump(subscription, now_ms)
+
+    def forget(self, consumer: Consumer) -> None:
+        """A consumer ends with its subscription: what it had in flight is nobody's any more."""
+        consumer.take_out(list(consumer.in_flight))
+        consumer.subscription.consumers.remove(consumer)
 
     def tick(self, now_ms: int) -> None:
         """Let deadlines and pauses end that are due."""

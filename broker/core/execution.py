@@ -1,7 +1,7 @@
 """What each command does. A method takes its command and leaves exactly one reply, or raises Refusal."""
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from broker.core.broker import Broker
 
 __all__ = ["Execution"]
+
+SUBSCRIPTIONS_MAX: Final = 100_000
 
 
 class Execution:
@@ -112,6 +114,8 @@ class Execution:
         name = command.name or f"conn-{session.number}"
         subscription = topic.subscriptions.get(name)
         if subscription is None:
+            if len(topic.subscriptions) >= SUBSCRIPTIONS_MAX:
+                raise Refusal("too_many", f"{topic.name} has {SUBSCRIPTIONS_MAX} subscriptions")
             start, policy = self._start(topic, command.start), Policy().changed(command.change)
             subscription = topic.subscribe(name, start, policy, is_durable=command.name is not None)
             if subscription.is_durable:
@@ -143,10 +147,10 @@ class Execution:
         subscription = topic.subscriptions.pop(name, None)
         if subscription is None:
             raise Refusal("not_subscribed", f"{topic.name} has no subscription {name}".rstrip())
-        for consumer in subscription.consumers:
+        for consumer in list(subscription.consumers):
+            self._broker.delivery.forget(consumer)
             del consumer.session.consumers[topic.name, name]
             self._note_attached(consumer.session)
-        subscription.consumers.clear()
         if subscription.is_durable:
             self._broker.work.keep(UnsubscribedRecord(topic.name, name))
         self._broker.reply(session, f"+OK unsub {topic.name}")

@@ -10,6 +10,7 @@ from broker.core.broker import Broker
 from broker.core.producers import Producer
 from broker.core.topic import Topic
 from broker.events import StoredEvent, decode_stored
+from broker.failures import Attempts
 from broker.state import (
     CheckpointRecord,
     ClientRecord,
@@ -44,7 +45,8 @@ class _Kept:
             case SettledRecord():
                 self.settled.append(change)
             case FailedRecord():
-                record.attempts[change.offset] = change.attempts
+                before = record.attempts.get(change.offset)
+                record.attempts[change.offset] = Attempts.after(before, change.failure, is_strike=change.is_strike)
             case DeadRecord():
                 record.dead.append((change.offset, change.letter))
             case RedrivenRecord():

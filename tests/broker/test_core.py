@@ -435,3 +435,29 @@ def test_a_state_newer_than_the_log_is_clamped_and_new_events_are_delivered(core
     core.restart()
     publish(core, "new")
     assert ids(core.type(core.connect(), "sub t as=s")) == ["new"]
+
+
+def test_what_ends_with_its_connection_has_no_timers_left_behind(core: Core) -> None:
+    session = core.connect()
+    core.type(session, "sub t tries=1 timeout=1s")
+    publish(core, "a")
+    core.receive(session)
+    core.disconnect(session)
+    session = core.connect()
+    core.type(session, "sub t as=s from=earliest tries=1 timeout=1s", "unsub t as=s")
+    core.pass_time(5)
+    assert read(core, "dead_letters") == []
+
+
+def test_the_history_of_an_event_is_bounded(core: Core) -> None:
+    session = core.connect()
+    core.type(session, "sub t as=s tries=100")
+    publish(core, "a")
+    core.receive(session)
+    for _ in range(50):
+        core.type(session, "nack t a " + json.dumps("x" * 16_000))
+    attempts = core.broker.topics["t"].subscriptions["s"].attempts[0]
+    assert attempts.count == 50
+    assert sum(error.size for error in attempts.errors) <= 64 << 10
+    core.restart()
+    assert core.broker.topics["t"].subscriptions["s"].attempts[0] == attempts

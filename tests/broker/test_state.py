@@ -1,0 +1,113 @@
+"""The journal and the snapshot: what was kept comes back, whatever became of the files."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from broker.protocol.policy import Policy
+from broker.state import CheckpointRecord, Record, SettledRecord, State, SubscriptionRecord
+
+
+def record(number: int) -> CheckpointRecord:
+    return CheckpointRecord("t", f"p{number}", number, "x" * number)
+
+
+def restored(folder: Path) -> list[Record]:
+    state = State(folder)
+    try:
+        return state.restore().records
+    finally:
+        state.close()
+
+
+def test_what_was_appended_comes_back_over_restarts_and_snapshots(tmp_path: Path) -> None:
+    subscription = SubscriptionRecord("t", "s", 3, 9, {2: 5}, Policy(tries=7), [4], [(5, 0)])
+    state = State(tmp_path)
+    state.append([record(1), subscription])
+    state.append([SettledRecord("t", "s", {2: [(5, 8)]})])
+    state.sync()
+    state.close()
+    assert restored(tmp_path) == [record(1), subscription, SettledRecord("t", "s", {2: [(5, 8)]})]
+    state = State(tmp_path)
+    state.append([record(2)])
+    generation = state.begin_generation()
+    state.append([record(3)])
+    state.write_snapshot(generation, [record(10)])
+    state.append([record(4)])
+    state.close()
+    assert restored(tmp_path) == [record(10), record(3), record(4)]
+
+
+def test_a_kill_between_the_new_journal_and_the_snapshot_loses_nothing(tmp_path: Path) -> None:
+    state = State(tmp_path)
+    state.append([record(1)])
+    state.begin_generation()
+    state.append([record(2)])
+    state.close()
+    (tmp_path / "snapshot.new").write_bytes(b"half of a snapsh")
+    assert restored(tmp_path) == [record(1), record(2)]
+
+
+@pytest.mark.parametrize("length", range(0, 200, 7))
+def test_a_journal_of_any_length_opens_with_its_whole_lines(tmp_path: Path, length: int) -> None:
+    state = State(tmp_path)
+    state.append(map(record, range(5)))
+    state.close()
+    (journal,) = tmp_path.glob("journal.*")
+    data = journal.read_bytes()
+    journal.write_bytes(data[:length])
+    whole = data[:length].count(b"\n")
+    found = restored(tmp_path)
+    assert found[:whole] == [record(number) for number in range(whole)]
+    assert len(found) <= whole + 1
+
+
+def test_a_flipped_bit_takes_one_line_and_is_counted(tmp_path: Path) -> None:
+    state = State(tmp_path)
+    state.append(map(record, range(5)))
+    state.close()
+    (journal,) = tmp_path.glob("journal.*")
+    lines = journal.read_bytes().splitlines(keepends=True)
+    lines[2] = lines[2].replace(b"p2", b"p9")
+    journal.write_bytes(b"".join(lines))
+    state = State(tmp_path)
+    found = state.restore()
+    state.close()
+    assert found.damaged_lines == 1
+    assert found.records == [record(number) for number in (0, 1, 3, 4)]
+
+
+def test_a_damaged_snapshot_is_set_aside_and_its_good_lines_are_used(tmp_path: Path) -> None:
+    state = State(tmp_path)
+    state.write_snapshot(state.begin_generation(), map(record, range(4)))
+    state.close()
+    path = tmp_path / "snapshot"
+    path.write_bytes(path.read_bytes().replace(b"p1", b"p7"))
+    state = State(tmp_path)
+    found = state.restore()
+    state.close()
+    assert found.records == [record(number) for number in (0, 2, 3)]
+    assert [name.startswith("snapshot.damaged-") for name in found.set_aside] == [True]
+    assert (tmp_path / found.set_aside[0]).exists()
+
+
+def test_what_a_full_disk_did_not_take_goes_behind_it_when_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    state = State(tmp_path)
+    write = os.write
+
+    def half(handle: int, data: bytes) -> int:
+        if len(data) < 40:
+            raise OSError(28, "No space left on device")
+        return write(handle, bytes(data[: len(data) // 2]))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", half)
+        for number in range(5):
+            with pytest.raises(OSError, match="No space"):
+                state.append([record(number)])
+    state.append([record(5)])
+    state.close()
+    assert restored(tmp_path) == [record(number) for number in range(6)]
