@@ -1,1 +1,5 @@
-"""The auto-ack stress subscriber: reads topics, settles at once and tells whether anything was lost or doubled."""
+"""What services that consume events are written with, and the stress subscriber that judges whether a broker is honest."""
+
+from subscriber.app import Delivery, Subscriber
+
+__all__ = ["Delivery", "Subscriber"]
