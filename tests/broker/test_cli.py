@@ -1,0 +1,543 @@
+"""The command line on a real broker: what a person sees, what a program reads, and how each command ends."""
+
+import json
+import os
+import pty
+import select
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+
+from broker import Client, Event, Refusal, SyncClient
+from broker.cli import COMMANDS, main
+from broker.cli.completion import Completion
+from broker.cli.display import printable
+from broker.cli.export import GAP
+from tests.processes import BrokerProcess
+
+PATIENCE_S = 30.0
+
+
+class Cli:
+    """Runs commands in this process, as ``python -m broker`` does, and keeps what they wrote."""
+
+    def __init__(self, broker: BrokerProcess, capture: pytest.CaptureFixture[str]) -> None:
+        self._broker = broker
+        self._capture = capture
+        self.errors = ""
+
+    def __call__(self, *words: str, status: int = 0) -> str:
+        self._capture.readouterr()
+        assert main([*words, "--broker", self._broker.address]) == status
+        out, self.errors = self._capture.readouterr()
+        return out
+
+    def json(self, *words: str) -> Any:
+        return json.loads(self(*words, "--json"))
+
+
+@pytest.fixture
+def cli(broker: BrokerProcess, capsys: pytest.CaptureFixture[str]) -> Iterator[Cli]:
+    before = signal.getsignal(signal.SIGTERM)
+    yield Cli(broker, capsys)
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.fixture
+def client(broker: BrokerProcess) -> Iterator[SyncClient]:
+    with SyncClient(broker.address, name="test") as client:
+        yield client
+
+
+def start(*words: str, **options: Any) -> subprocess.Popen[str]:
+    """Start the command line as a process."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen([sys.executable, "-m", "broker", *words], text=True, **(pipes | options))
+
+
+class Consumer:
+    """A connection that subscribes and settles by hand."""
+
+    def __init__(self, broker: BrokerProcess, subscribe: str) -> None:
+        self._connection = socket.create_connection(("127.0.0.1", broker.port), PATIENCE_S)
+        self._lines = self._connection.makefile("rb")
+        self._lines.readline()
+        self.type("hello billing", subscribe)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lines.close()
+        self._connection.close()
+
+    def type(self, *commands: str) -> list[dict[str, Any]]:
+        """Send commands, and return the events that had come by the time all of them were answered."""
+        self._connection.sendall("".join(f"{command}\n" for command in (*commands, "ping")).encode())
+        events, line = [], b""
+        while line != b"+PONG\n":
+            line = self._lines.readline()
+            assert not line.startswith(b"-"), line
+            if line.startswith(b"{"):
+                events.append(json.loads(line))
+        return events
+
+
+def publish(client: SyncClient, events: Iterable[Event], topic: str = "tweets") -> None:
+    client.publish_many(topic, events)
+
+
+def numbered(count: int) -> Iterator[Event]:
+    return (Event(id=f"e{n}", msg={"n": n}, priority=n % 3) for n in range(count))
+
+
+# Telling
+
+
+def test_tables_and_json_tell_what_the_broker_tells(cli: Cli, client: SyncClient, broker: BrokerProcess) -> None:
+    publish(client, numbered(1200))
+    with Consumer(broker, "sub tweets as=inventory from=earliest prefetch=5 timeout=90s backoff=500ms"):
+        stats = client.stats()
+        figures = stats["topics"]["tweets"]["subscriptions"]["inventory"]
+        row = {"topic": "tweets", "subscription": "inventory", **figures}
+        assert cli.json("topics") == [
+            {"topic": name, **{key: report[key] for key in ("earliest", "next", "bytes")}, "subscriptions": count}
+            for (name, report), count in zip(stats["topics"].items(), (0, 1), strict=True)
+        ]
+        assert cli.json("subscriptions") == cli.json("subscriptions", "--topic", "tweets") == [row]
+        assert cli.json("subscriptions", "--topic", "dead_letters") == []
+        assert cli.json("stats")["topics"] == stats["topics"]
+        words = cli("subscriptions").split()
+        at = words.index("inventory")
+        assert words[at : at + 7] == ["inventory", "yes", "1", "1,195", "0", "5", "0"]
+        assert "timeout=1m30s" not in words
+        assert {"timeout=90s", "tries=5", "backoff=500ms", "max_wait=1m"} <= set(words)
+        assert "tweets @0 @1200" in " ".join(cli("topics").split())
+        everything = " ".join(cli("stats").split())
+        assert "delivered 5" in everything
+        assert "tweets 1,200 0 0 @0 @1200" in everything
+
+
+def test_a_dead_event_is_listed_explained_and_redriven_to_its_subscription_alone(
+    cli: Cli, client: SyncClient, broker: BrokerProcess
+) -> None:
+    publish(client, [Event(id="1", msg="x"), Event(id="2", msg="y")])
+    assert cli("dead") == "there are no dead letters\n"
+    with (
+        Consumer(broker, "sub tweets as=other from=earliest prefetch=9") as other,
+        Consumer(broker, "sub tweets as=inventory from=earliest tries=2 timeout=1h") as consumer,
+    ):
+        assert "in flight with billing" in cli("explain", "tweets", "1", "--as", "inventory")
+        waits = "waits behind 0 others: every consumer has as many in flight as its prefetch allows"
+        assert waits in cli("explain", "tweets", "@1", "--as", "inventory")
+        consumer.type('nack tweets 1 {"message":"no stock","code":409}', "nack tweets 1", "ack tweets 2")
+        (letter,) = cli.json("dead", "--topic", "tweets", "--as", "inventory")
+        assert [error.get("message") for error in letter["errors"]] == ["no stock", None]
+        assert cli.json("dead", "--as", "other") == []
+        assert {"@0", "inventory", "billing", "nack"} <= set(cli("dead").split())
+        told = cli("explain", "tweets", "1", "--as", "inventory")
+        assert "@0 of tweets is dead: dead_letters @0 (inventory)" in told
+        assert "409" in told
+        assert "no stock" in told
+        assert "has been settled" in cli("explain", "tweets", "2", "--as", "inventory")
+        other.type("ack tweets 1 2")
+        assert cli.json("redrive", "tweets", "--as", "inventory", "1", "--rate", "50") == {
+            "topic": "tweets",
+            "subscription": "inventory",
+            "redriven": 1,
+        }
+        deadline = time.monotonic() + PATIENCE_S
+        while not (again := consumer.type()):
+            assert time.monotonic() < deadline
+        assert [(event["id"], event["try"]) for event in again] == [("1", 3)]
+        assert other.type() == []
+        assert cli("redrive", "tweets", "all", "--as", "inventory") == "0 events go to inventory again\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["tail", "nothing"], "tail: the broker refuses (unknown_topic): nothing"),
+        (["export", "--topic", "nothing"], "export: the broker refuses (unknown_topic): nothing"),
+        (
+            ["export", "--as", "nobody"],
+            "export: the broker refuses (not_subscribed): no topic has a subscription nobody",
+        ),
+        (
+            ["redrive", "dead_letters", "all", "--as", "s"],
+            "redrive: the broker refuses (not_subscribed): dead_letters has",
+        ),
+        (
+            ["redrive", "t", "a b", "--as", "s"],
+            "redrive: REFS: an id with spaces can only be meant by its offset: @1042",
+        ),
+        (["explain", "t t", "@1", "--as", "s"], "explain: TOPIC: 't t': 1-128 of"),
+        (["explain", "t", "@1"], "explain: --as: Field required"),
+        (["dead", "--limit", "0"], "dead: --limit: Input should be greater than or equal to 1"),
+        (["topics", "--timeout", "5"], "topics: --timeout: '5' is no duration"),
+        (["tail", "dead_letters", "--from", "soon"], "tail: the broker refuses (bad_arguments): 'soon' is no place"),
+        (["stats", "--tls-ca", "no/such/file"], "stats: cannot use the TLS files: "),
+        (["export", "--out", "no/such/folder/x"], "export: cannot write no/such/folder/x: No such file or directory"),
+    ],
+)
+def test_what_is_refused_is_one_sentence_and_status_2(cli: Cli, words: list[str], sentence: str) -> None:
+    assert cli(*words, status=2) == ""
+    assert cli.errors.startswith(f"python -m broker {sentence}")
+    assert cli.errors.count("\n") == 1
+
+
+def test_a_missing_broker_is_one_sentence_and_status_2_for_every_command() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    needed = {
+        "tail": ["t"],
+        "explain": ["t", "@1", "--as", "s"],
+        "redrive": ["t", "all", "--as", "s"],
+    }
+    started = {
+        name: start(
+            name, *needed.get(name, ()), stdin=subprocess.DEVNULL, env=os.environ | {"TWEETWIRE_BROKER": address}
+        )
+        for name in COMMANDS
+    }
+    for name, process in started.items():
+        out, errors = process.communicate(timeout=PATIENCE_S)
+        assert (process.returncode, out) == (2, ""), name
+        expected = f"python -m broker {name}: no broker answers at {address} (Connection refused); start one with"
+        assert errors.startswith(expected), errors
+        assert errors.count("\n") == 1
+
+
+def test_help_names_the_commands_and_every_flag_has_its_unit_or_default(capsys: pytest.CaptureFixture[str]) -> None:
+    done = start("--help").communicate(timeout=PATIENCE_S)[0]
+    assert ", ".join(COMMANDS) in " ".join(done.split())
+    for name in COMMANDS:
+        with pytest.raises(SystemExit) as end:
+            main([name, "--help"])
+        assert end.value.code == 0
+        text = " ".join(capsys.readouterr().out.split())
+        assert "longest wait for an answer (500ms, 10s, 1m) (default: 10s)" in text
+        assert "address of the broker (host:port)" in text
+
+
+def test_a_token_from_the_environment_opens_a_guarded_broker(tmp_path: Path) -> None:
+    made = subprocess.run(
+        [sys.executable, "-m", "broker.users", "boss"], input="b-secret\n", capture_output=True, text=True, check=True
+    ).stdout
+    users = tmp_path / "users.toml"
+    users.write_text("\n".join(made.splitlines()[:3]) + '\npublish = ["*"]\nsubscribe = ["*"]\n')
+    with BrokerProcess(tmp_path / "guarded", "--users", str(users)) as guarded:
+        words = ("topics", "--json", "--broker", guarded.address, "--name", "boss")
+        out, errors = start(*words, env=os.environ | {"TWEETWIRE_TOKEN": "b-secret"}).communicate(timeout=PATIENCE_S)
+        assert [topic["topic"] for topic in json.loads(out)] == ["dead_letters"]
+        out, errors = start(*words).communicate(timeout=PATIENCE_S)
+        assert out == ""
+        assert "the broker refuses (unauthenticated)" in errors
+
+
+# Tail
+
+
+def test_tail_shows_what_is_stored_from_where_it_is_told(cli: Cli, client: SyncClient) -> None:
+    publish(client, numbered(2500))
+    stored, _ = client.read_lines("tweets", 0)
+    assert cli("tail", "tweets", "--no-follow", "--json").encode().splitlines() == stored
+    assert (
+        cli("tail", "tweets", "--from", "earliest", "--count", "1700", "--json").encode().splitlines() == stored[:1700]
+    )
+    assert cli("tail", "tweets", "--from", "2498", "--no-follow", "--json").encode().splitlines() == stored[2498:]
+    assert cli("tail", "tweets", "--from", "latest", "--no-follow") == ""
+    assert (
+        cli("tail", "tweets", "--from", "2000-01-01T00:00:00Z", "--count", "1", "--json").encode().splitlines()
+        == stored[:1]
+    )
+    assert cli("tail", "tweets", "--from", "2999-01-01T00:00:00Z", "--no-follow") == ""
+    shown = cli("tail", "tweets", "--from", "1", "--count", "1")
+    time_ms = json.loads(stored[1])["timestamp"]
+    assert shown.startswith("@1 20")
+    assert f".{time_ms % 1000:03}Z p1 e1 " in shown
+    assert shown.endswith(' e1 {"n":1}\n')
+
+
+def test_tail_follows_and_disturbs_nobody(client: SyncClient, broker: BrokerProcess) -> None:
+    publish(client, numbered(1))
+    with Consumer(broker, "sub tweets as=inventory from=latest"):
+        before = client.stats()
+        tail = start("tail", "tweets", "--from", "earliest", "--broker", broker.address)
+        assert tail.stdout is not None
+        assert " e0 " in tail.stdout.readline()
+        client.publish("tweets", Event(id="later", msg="☂", priority=7, key="k", headers={"a": "b"}))
+        line = tail.stdout.readline()
+        assert line.endswith(' p7 later "☂" key=k headers={"a":"b"}\n')
+        after = client.stats()
+        assert after["topics"]["tweets"]["subscriptions"].keys() == {"inventory"}
+        assert after["delivered"] - before["delivered"] == 1
+        tail.send_signal(signal.SIGINT)
+        assert tail.communicate(timeout=PATIENCE_S) == ("", "")
+        assert tail.returncode == 0
+
+
+@pytest.mark.parametrize(("end", "status"), [("SIGTERM", 0), ("SIGKILL of the broker", 2)])
+def test_a_following_tail_ends_in_order(client: SyncClient, broker: BrokerProcess, end: str, status: int) -> None:
+    publish(client, numbered(1))
+    tail = start("tail", "tweets", "--from", "earliest", "--broker", broker.address)
+    assert tail.stdout is not None
+    tail.stdout.readline()
+    if end == "SIGTERM":
+        tail.terminate()
+    else:
+        broker.kill()
+    _, errors = tail.communicate(timeout=PATIENCE_S)
+    assert tail.returncode == status
+    assert errors.count("\n") == (status != 0)
+    assert "Traceback" not in errors
+
+
+def test_a_reader_that_has_seen_enough_ends_tail_without_a_word(client: SyncClient, broker: BrokerProcess) -> None:
+    publish(client, numbered(20_000))
+    tail = start("tail", "tweets", "--no-follow", "--json", "--broker", broker.address)
+    assert tail.stdout is not None
+    assert tail.stderr is not None
+    tail.stdout.readline()
+    tail.stdout.close()
+    assert tail.stderr.read() == ""
+    tail.stderr.close()
+    assert tail.wait(PATIENCE_S) == 0
+
+
+def test_what_others_wrote_cannot_steer_the_terminal(cli: Cli, client: SyncClient) -> None:
+    hostile = "\x1b]0;owned\x07\x9b31m\u202eevil\r\n"
+    publish(client, [Event(id=hostile, msg=hostile, key=hostile)])
+    shown = cli("tail", "tweets", "--no-follow")
+    assert shown.count("\n") == 1
+    assert (
+        not set(shown)
+        & set(hostile.replace("evil", "").replace("owned", "").replace("\n", ""))
+        & set(map(chr, range(32)))
+    )
+    assert not {"\x9b", "\u202e"} & set(shown)
+    assert printable("\x1b[1m👩‍👩‍👧 naïve") == "\\x1b[1m👩‍👩‍👧 naïve"
+
+
+# Export
+
+
+def test_export_is_what_is_neither_settled_nor_dead(cli: Cli, client: SyncClient, broker: BrokerProcess) -> None:
+    publish(client, numbered(12))
+    with (
+        Consumer(broker, "sub tweets as=inventory from=earliest prefetch=4 tries=1 max_wait=0s") as consumer,
+        Consumer(broker, "sub tweets as=mailing from=6 prefetch=1 tries=9 backoff=1h") as mailing,
+    ):
+        # Priority 2 first: 2, 5, 8 and 11 are in flight.
+        consumer.type("ack tweets @2", 'nack tweets @5 "never"', "ack tweets @8")
+        mailing.type("nack tweets @8")
+        view = json.loads(cli("export"))
+    stored = {event.offset: event for event in client.read("tweets", 0).events}
+    expected = {
+        "inventory": [0, 1, 3, 4, 6, 7, 9, 10, 11],
+        "mailing": [6, 7, 8, 9, 10, 11],
+    }
+    assert view == {
+        name: {
+            "tweets": [
+                {"timestamp": e.timestamp, "priority": e.priority, "msg": e.decode(), "id": e.id}
+                for e in map(stored.__getitem__, offsets)
+            ]
+        }
+        for name, offsets in expected.items()
+    }
+
+
+def test_export_of_many_events_agrees_with_stats(
+    cli: Cli, client: SyncClient, broker: BrokerProcess, tmp_path: Path
+) -> None:
+    total = 25_000
+    publish(client, (Event(id=str(n), msg=n, priority=n % 2) for n in range(total)))
+    publish(client, [Event(id="only", msg=None)], topic="other")
+    with (
+        Consumer(broker, "sub tweets as=inventory from=earliest prefetch=100000") as consumer,
+        Consumer(broker, "sub other as=inventory from=earliest"),
+    ):
+        # What is left are small and large gaps, so that reads span the one kind and skip the other.
+        left = [n for n in range(total) if n % (2 * GAP) in {0, 1, 7} or n > total - 50]
+        settled = sorted(set(range(total)) - set(left))
+        for at in range(0, len(settled), 5000):
+            consumer.type("ack tweets " + " ".join(f"@{n}" for n in settled[at : at + 5000]))
+        target = tmp_path / "view.json"
+        assert cli("export", "--out", str(target)) == ""
+        view = json.loads(target.read_text())
+        figures = client.stats()["topics"]["tweets"]["subscriptions"]["inventory"]
+        assert figures["pending"] + figures["in_flight"] == len(left)
+        assert [event["msg"] for event in view["inventory"]["tweets"]] == left
+        assert [event["id"] for event in view["inventory"]["other"]] == ["only"]
+        assert json.loads(cli("export", "--topic", "other", "--as", "inventory")) == {
+            "inventory": {"other": view["inventory"]["other"]}
+        }
+        assert list(tmp_path.glob("view.json*")) == [target]
+
+
+# Shell
+
+
+class Terminal:
+    """A shell on a terminal of its own."""
+
+    def __init__(self, broker: BrokerProcess, home: Path) -> None:
+        self.history = home / "history"
+        self._seen = ""
+        pid, self._handle = pty.fork()
+        if pid == 0:
+            os.environ["TERM"] = "xterm"
+            flags = ["--broker", broker.address, "--history", str(self.history)]
+            os.execv(sys.executable, [sys.executable, "-m", "broker", "shell", *flags])
+        self._pid = pid
+
+    def __enter__(self) -> Self:
+        self.until("hello shell")
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._handle)
+
+    def type(self, keys: str) -> None:
+        os.write(self._handle, keys.encode())
+
+    def until(self, text: str) -> str:
+        """Read until `text` has been shown, and return what was shown before it."""
+        deadline = time.monotonic() + PATIENCE_S
+        while text not in self._seen:
+            assert time.monotonic() < deadline, self._seen
+            if select.select([self._handle], [], [], 0.1)[0]:
+                self._seen += os.read(self._handle, 65536).decode()
+        before, _, self._seen = self._seen.partition(text)
+        return before
+
+    def status(self) -> int:
+        deadline = time.monotonic() + PATIENCE_S
+        while (found := os.waitpid(self._pid, os.WNOHANG))[0] == 0:
+            assert time.monotonic() < deadline, self._seen
+            if select.select([self._handle], [], [], 0.1)[0]:
+                try:
+                    self._seen += os.read(self._handle, 65536).decode()
+                except OSError:
+                    time.sleep(0.01)  # Linux's EIO: the other side of the terminal is closed, and the end is near
+        return os.waitstatus_to_exitcode(found[1])
+
+
+def test_the_shell_completes_shows_events_amid_typing_and_remembers(
+    client: SyncClient, broker: BrokerProcess, tmp_path: Path
+) -> None:
+    publish(client, [Event(id="1", msg="first")])
+    with Terminal(broker, tmp_path) as terminal:
+        terminal.type("su\ttw\tas=inventory fro\tearliest\r")
+        terminal.until("sub tweets as=inventory from=earliest")
+        assert "\x1b[" in terminal.until('"first"')
+        terminal.type("ack twe")
+        terminal.until("ack twe")
+        client.publish("rest", Event(id="other", msg="unseen"))
+        terminal.type("\x15sub re\t\r")
+        terminal.until("sub rest")
+        terminal.until("prefetch=")
+        terminal.type("half a li")
+        terminal.until("half a li")
+        client.publish("rest", Event(id="2", msg="amid"))
+        terminal.until('"amid"')
+        # The line that was being typed is put back below, and goes on.
+        terminal.until("> half a li")
+        terminal.type("\x15hello someone token=hunter2\r")
+        terminal.until("hello someone")
+        terminal.until("hello someone")
+        terminal.type("ack tweets 1\r")
+        terminal.until("+OK\x1b[0m ack tweets ")
+        terminal.type("\x04")
+        terminal.until("bye")
+        assert terminal.status() == 0
+    remembered = terminal.history.read_text()
+    assert "sub tweets as=inventory from=earliest\n" in remembered
+    assert "hunter2" not in remembered
+    assert terminal.history.stat().st_mode & 0o077 == 0
+    assert client.stats()["topics"]["tweets"]["subscriptions"]["inventory"]["settled"] == 1
+
+
+def test_the_shell_says_so_when_the_broker_is_gone(broker: BrokerProcess, tmp_path: Path) -> None:
+    with Terminal(broker, tmp_path) as terminal:
+        terminal.type("ping\r")
+        terminal.until("+PONG")
+        broker.kill()
+        terminal.until(f"the connection to the broker at {broker.address} was lost")
+        assert terminal.status() == 2
+
+
+def test_ctrl_c_ends_the_shell(broker: BrokerProcess, tmp_path: Path) -> None:
+    with Terminal(broker, tmp_path) as terminal:
+        terminal.type("ping\r")
+        terminal.until("+PONG")
+        terminal.type("half\x03")
+        assert terminal.status() == 130
+
+
+def test_a_script_can_use_the_shell(client: SyncClient, broker: BrokerProcess) -> None:
+    publish(client, [Event(id="1", msg="☂")], topic="t")
+    script = 'pub u {"id":"1","msg":1}\nread t earliest\nnonsense\n'
+    shell = start("shell", "--broker", broker.address, "--name", "script", stdin=subprocess.PIPE)
+    out, errors = shell.communicate(script, timeout=PATIENCE_S)
+    lines = out.splitlines()
+    assert lines[1:4] == ["+OK hello script", "+OK pub u 0 synced", "+OK read t 1 next=1"]
+    assert json.loads(lines[4])["msg"] == "☂"
+    assert lines[5:] == ["-ERR unknown_command nonsense; type help", "+OK bye"]
+    assert (errors, shell.returncode) == ("", 0)
+
+
+def test_completion_comes_from_the_brokers_own_help_topics_and_subscriptions(
+    client: SyncClient, broker: BrokerProcess
+) -> None:
+    publish(client, numbered(1))
+    publish(client, numbered(1), topic="users")
+    with Consumer(broker, "sub tweets as=inventory"), Consumer(broker, "sub users as=mailing"):
+        complete = Completion(client).candidates
+        assert complete([], "su") == ["sub "]
+        assert complete([], "un") == ["unsettled ", "unsub "]
+        assert complete(["sub"], "") == ["dead_letters ", "tweets ", "users "]
+        assert complete(["subscribe"], "us") == ["users "]
+        assert complete(["sub", "tweets"], "as=") == ["as=inventory "]
+        assert complete(["dead"], "as=") == ["as=inventory ", "as=mailing "]
+        assert complete(["dead"], "topic=t") == ["topic=tweets "]
+        assert complete(["sub", "tweets", "tries=5"], "t") == ["timeout="]
+        assert complete(["sub", "tweets"], "c") == ["create "]
+        assert complete(["hello", "me"], "re") == ["resume "]
+        assert complete(["help"], "redr") == ["redrive "]
+        assert complete(["redrive", "tweets"], "") == ["as=", "rate="]
+        assert complete(["nonsense"], "") == []
+        broker.kill()
+        assert complete(["sub"], "x") == []
+
+
+# The clients' way to type a command
+
+
+def test_a_command_typed_through_the_sync_client(client: SyncClient) -> None:
+    publish(client, numbered(1))
+    assert client.command("last tweets nobody") == "+OK last tweets nobody null"
+    with pytest.raises(Refusal, match="unknown_topic nothing"):
+        client.command("explain nothing @1 as=s")
+    for line in ("read tweets earliest", "SUB tweets", "quit", "ping\nping", ""):
+        with pytest.raises(ValueError, match="is no command with one reply"):
+            client.command(line)
+    assert client.command("ping") == "+PONG"
+
+
+@pytest.mark.anyio
+async def test_a_command_typed_through_the_client(broker: BrokerProcess) -> None:
+    async with Client(broker.address) as client:
+        assert await client.command("ping") == "+PONG"
+        with pytest.raises(Refusal, match="unknown_command"):
+            await client.command("nonsense")
+        with pytest.raises(ValueError, match="is no command with one reply"):
+            await client.command("read tweets earliest")
