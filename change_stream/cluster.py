@@ -70,7 +70,8 @@ class Cluster:
             reply = await self.mongo.admin.command("ping")
         except PyMongoError as error:
             raise translate(error) from error
-        time: Timestamp = reply["operationTime"]
+        # A router has no time of its own, and tells the cluster's.
+        time: Timestamp = reply.get("operationTime") or reply["$clusterTime"]["clusterTime"]
         return time
 
     async def oldest(self) -> Timestamp | None:

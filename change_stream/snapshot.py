@@ -109,7 +109,9 @@ class Copier:
         at = {} if time is None else {"atClusterTime": time}
         command = {
             "find": self._collection,
+            # Both, since shards are merged by the order that is asked for, and one server's index has it already.
             "hint": {"_id": 1},
+            "sort": {"_id": 1},
             "batchSize": self._chunk_size,
             "readConcern": {"level": "snapshot", **at},
             **members,
