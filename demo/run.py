@@ -5,6 +5,7 @@ import os
 import sys
 import time
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import anyio
@@ -58,8 +59,8 @@ class Demo:
         async with Client(self.at.broker_address, name="demo") as client:
             observer = Observer(self.settings, supervisor, client, self.opening)
             async with anyio.create_task_group() as tasks:
-                tasks.start_soon(observer.run, view.show)
-                await self._wait_for_the_end(supervisor, observer, view)
+                tasks.start_soon(observer.run, partial(self._show, view))
+                await self._wait_for_the_end(supervisor, view)
                 rows = await end_in_order(
                     supervisor, observer, view, mongo_url=self.at.mongo_url, patience_s=self.settings.patience
                 )
@@ -76,13 +77,12 @@ class Demo:
             await self._pause(_PAUSE_S)
         return False
 
-    async def _wait_for_the_end(self, supervisor: Supervisor, observer: Observer, view: View) -> None:
+    async def _wait_for_the_end(self, supervisor: Supervisor, view: View) -> None:
         """Wait until it is to end: told so, the time is over, or the source has ended."""
         end_at = math.inf
         while not self.stop.is_set() and supervisor["sse_ingest"].state is not State.ENDED:
             if end_at == math.inf and self._is_ready(supervisor, view):
                 end_at = time.monotonic() + (self.settings.seconds or _FOR_EVER_S)
-            self._note_first_statistics(observer)
             remaining_s = end_at - time.monotonic()
             if remaining_s <= 0:
                 return
@@ -105,7 +105,8 @@ class Demo:
             raise StartError(f"not ready after {_READY_WITHIN_S:g} s: {logs}")
         return late
 
-    def _note_first_statistics(self, observer: Observer) -> None:
+    def _show(self, view: View, observer: Observer) -> None:
+        view.show(observer)
         if not self._has_statistics and observer.has_new_statistics:
             self._has_statistics = True
             logger().info("first statistics", after_s=round(time.monotonic() - self._began_at, 1))
