@@ -6,7 +6,6 @@
 Each arrow waits when the next place is full, so a MongoDB that is away stops the readers, and TCP their servers.
 """
 
-import time
 from collections.abc import Iterable
 from typing import Any
 
@@ -133,14 +132,12 @@ class Ingest:
         self.writer = Writer(store, writer.batch, writer.flush_every_s, self._count_hashtags)
         self.lines = [Line(source, settings, self, stored.positions.get(source.name, "")) for source in sources]
         self.is_started = False
-        self.started_at: float | None = None
 
     def start(self) -> None:
         """Read all sources, each from behind what was read of it last."""
         if not self.is_started:
             log.info("ingesting", sources=[line.reader.source.name for line in self.lines])
         self.is_started = True
-        self.started_at = self.started_at or time.monotonic()
         for line in self.lines:
             line.reader.start()
 

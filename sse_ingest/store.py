@@ -115,8 +115,9 @@ class Store:
         """Turn the one document of a batch into a reject that MongoDB can take."""
         substitute = Batch(1)
         for entry in batch.tweets.values():
+            source = RawBSONDocument(entry.tweet.document)["source"]
             raw = f"{entry.tweet.id} {entry.tweet.text}"
-            document = reject_document("", raw, f"MongoDB refuses it: {reason}")
+            document = reject_document(source, raw, f"MongoDB refuses it: {reason}")
             substitute.add(Reject(document, entry.account, entry.number))
         for reject in batch.rejects:
             document = reject_document(str(reject.document["source"]), "", f"MongoDB refuses its reject: {reason}")

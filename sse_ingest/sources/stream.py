@@ -11,6 +11,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from importlib.metadata import version
 
 import httpx
 from msgspec import Struct
@@ -24,6 +25,13 @@ from sse_ingest.sources.source import Arrival, SourceRefused, SourceState
 
 __all__ = ["EventStream", "StreamLimits", "arrivals", "too_large"]
 
+_HEADERS = {
+    "Accept": "text/event-stream",
+    "Accept-Encoding": "identity",
+    "Cache-Control": "no-store",
+    # Wikimedia turns away clients that do not say who they are.
+    "User-Agent": f"tweetwire/{version('tweetwire')} (+https://github.com/tweetwire/tweetwire)",
+}
 _UNKNOWN_ID = frozenset({400, 404, 410, 412, 416})
 _LATER = frozenset({408, 425, 429})
 
@@ -86,9 +94,7 @@ class EventStream:
     def _connection(self, client: httpx.Client) -> Iterator[Arrival]:
         """Yield the events of one connection; returns only if there will be no other. Raises `_Lost`."""
         self._state.becomes("connecting")
-        headers = httpx.Headers(
-            {"Accept": "text/event-stream", "Accept-Encoding": "identity", "Cache-Control": "no-store"}, "utf-8"
-        )
+        headers = httpx.Headers(_HEADERS, encoding="utf-8")
         if self._token:
             headers["Authorization"] = f"Bearer {self._token}"
         if self.last_id:

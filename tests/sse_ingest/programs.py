@@ -116,8 +116,8 @@ class Person:
         return self._lines.readline().rstrip("\r\n")
 
     def answer(self) -> str:
-        """The next line that is no tweet."""
-        while (line := self.line()).startswith("tweet: "):
+        """The next line that is no tweet, and does not tell of tweets that this slow reader has missed."""
+        while (line := self.line()).startswith("tweet: ") or "not shown" in line:
             pass
         return line
 

@@ -16,8 +16,8 @@ from tests.sse_ingest.test_program import balance, both, ingester, simulator
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(150)]
 
-AWAY_S = float(os.environ.get("TWEETWIRE_TEST_OUTAGE", "6"))
-COUNT = 3000
+AWAY_S = float(os.environ.get("TWEETWIRE_TEST_OUTAGE", "3"))
+COUNT = 2000
 
 
 def rss_bytes(pid: int) -> int:

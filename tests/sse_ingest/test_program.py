@@ -70,16 +70,16 @@ def test_killed_at_random_under_load_and_started_again_every_tweet_counts_once(
     tmp_path: Path, mongo_url: str, database: Database[dict[str, Any]]
 ) -> None:
     dice = random.Random(3)
-    with simulator(tmp_path, "--count", 800, "--rate", 800, "--seed", 8) as server:
+    with simulator(tmp_path, "--count", 600, "--rate", 600, "--seed", 8) as server:
         program = ingester(tmp_path, mongo_url, database, *both(server), "--until-end", "--batch-size", 20)
-        for _ in range(4):
+        for _ in range(3):
             with program:
                 time.sleep(dice.random() * 0.9)  # a kill at a moment of nobody's choosing
                 program.kill()
                 assert_counts_are_exact(database)
         with program:
             assert program.wait() == 0
-    statuses = [Timeline(8, route).status(number) for route in (1, 2) for number in range(800)]
+    statuses = [Timeline(8, route).status(number) for route in (1, 2) for number in range(600)]
     nested = [one[member] for one in statuses for member in ("retweeted_status", "quoted_status") if member in one]
     assert set(database.tweets.distinct("_id")) == {one["id_str"] for one in (*statuses, *nested)}
     assert_counts_are_exact(database)

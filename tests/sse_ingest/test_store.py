@@ -165,7 +165,8 @@ async def test_a_document_that_mongodb_refuses_does_not_hurt_its_batch(
     assert (account.stored, account.rejected, account.in_flight) == (49, 1, 0)
     (rejected,) = database.rejected_tweets.find()
     assert "validation" in rejected["error"]
-    assert "99" in rejected["raw"]
+    assert rejected["raw"] == "99 a forbidden word"
+    assert rejected["source"] == "test"
     assert_counts_are_exact(database)
 
 

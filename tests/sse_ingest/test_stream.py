@@ -43,6 +43,7 @@ def test_a_server_that_has_no_more_is_not_asked_again() -> None:
     assert data == ["first", "second"]
     assert len(requests) == 2
     assert requests[0]["accept"] == "text/event-stream"
+    assert requests[0]["user-agent"].startswith("tweetwire/")
     assert "last-event-id" not in requests[0]
     assert requests[1]["last-event-id"] == "2"
 
