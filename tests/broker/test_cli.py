@@ -22,7 +22,8 @@ from broker.cli.display import printable
 from broker.cli.export import GAP
 from tests.processes import BrokerProcess
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
+STARTED: list[subprocess.Popen[str]] = []
 
 
 class Cli:
@@ -43,11 +44,23 @@ class Cli:
         return json.loads(self(*words, "--json"))
 
 
-@pytest.fixture
-def cli(broker: BrokerProcess, capsys: pytest.CaptureFixture[str]) -> Iterator[Cli]:
+@pytest.fixture(autouse=True)
+def _tidy() -> Iterator[None]:
+    """Leave no process of `start` behind, and pytest's own SIGTERM as it was."""
     before = signal.getsignal(signal.SIGTERM)
-    yield Cli(broker, capsys)
+    yield
     signal.signal(signal.SIGTERM, before)
+    while STARTED:
+        process = STARTED.pop()
+        process.kill()
+        process.wait()
+        for pipe in filter(None, (process.stdin, process.stdout, process.stderr)):
+            pipe.close()
+
+
+@pytest.fixture
+def cli(broker: BrokerProcess, capsys: pytest.CaptureFixture[str]) -> Cli:
+    return Cli(broker, capsys)
 
 
 @pytest.fixture
@@ -59,7 +72,9 @@ def client(broker: BrokerProcess) -> Iterator[SyncClient]:
 def start(*words: str, **options: Any) -> subprocess.Popen[str]:
     """Start the command line as a process."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-    return subprocess.Popen([sys.executable, "-m", "broker", *words], text=True, **(pipes | options))
+    process = subprocess.Popen([sys.executable, "-m", "broker", *words], text=True, **(pipes | options))
+    STARTED.append(process)
+    return process
 
 
 class Consumer:
@@ -193,26 +208,19 @@ def test_what_is_refused_is_one_sentence_and_status_2(cli: Cli, words: list[str]
     assert cli.errors.count("\n") == 1
 
 
-def test_a_missing_broker_is_one_sentence_and_status_2_for_every_command() -> None:
+def test_a_missing_broker_is_one_sentence_and_status_2_for_every_command(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
-    needed = {
-        "tail": ["t"],
-        "explain": ["t", "@1", "--as", "s"],
-        "redrive": ["t", "all", "--as", "s"],
-    }
-    started = {
-        name: start(
-            name, *needed.get(name, ()), stdin=subprocess.DEVNULL, env=os.environ | {"TWEETWIRE_BROKER": address}
-        )
-        for name in COMMANDS
-    }
-    for name, process in started.items():
-        out, errors = process.communicate(timeout=PATIENCE_S)
-        assert (process.returncode, out) == (2, ""), name
+    monkeypatch.setenv("TWEETWIRE_BROKER", address)
+    needed = {"tail": ["t"], "explain": ["t", "@1", "--as", "s"], "redrive": ["t", "all", "--as", "s"]}
+    for name in COMMANDS:
+        assert main([name, *needed.get(name, ())]) == 2, name
+        out, errors = capsys.readouterr()
         expected = f"python -m broker {name}: no broker answers at {address} (Connection refused); start one with"
         assert errors.startswith(expected), errors
-        assert errors.count("\n") == 1
+        assert (out, errors.count("\n")) == ("", 1)
 
 
 def test_help_names_the_commands_and_every_flag_has_its_unit_or_default(capsys: pytest.CaptureFixture[str]) -> None:
