@@ -19,7 +19,7 @@ from pydantic import Field
 from rich.console import Console
 
 from broker.cli.completion import Completion
-from broker.cli.connection import Connection, command_config
+from broker.cli.connection import Connection, Name, command_config
 from broker.cli.display import event_text, reply_text, terminal
 from broker.errors import BrokerLost
 from broker.protocol import replies
@@ -36,7 +36,7 @@ class Shell(Connection):
 
     model_config = command_config("shell")
 
-    name: str = Field("shell", description="name that this client gives itself, or that of a user")
+    name: Name = Field("shell", description="name that this client gives itself, or that of a user")
     history: Path = Field(
         Path("~/.tweetwire_history"), description="file of the lines typed before; those with a token are left out"
     )
