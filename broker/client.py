@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 import anyio
 import msgspec
@@ -33,6 +33,7 @@ PAUSES_S: Final = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 
 logger = structlog.stdlib.get_logger()
 
+C = TypeVar("C", bound="_Command")
 Start = int | str
 OnConfirm = Callable[[Receipt], None]
 
@@ -70,6 +71,18 @@ class _Command:
             raise self.refusal
         assert self.reply is not None  # noqa: S101 — answered, and not refused
         return self.reply
+
+
+class _PublishCommand(_Command):
+    """One publish whose confirmation somebody waits for."""
+
+    receipt: Receipt
+
+    def confirm(self, receipt: Receipt) -> tuple[Receipt | None, bool]:
+        """Take a share of a confirmation; returns what is left of it, and whether the command is done."""
+        self.receipt, left = receipt.split(1)
+        self.answer(b"", [])
+        return left, True
 
 
 class _AckCommand(_Command):
@@ -122,15 +135,13 @@ class _PublishRun(_Command):
     def resend(self) -> bytes:
         return b"".join(self.unconfirmed)
 
-    def answer(self, reply: bytes, lines: list[bytes]) -> bool:
-        receipt = replies.receipt(reply)
-        if receipt.count >= len(self.unconfirmed):
-            self.unconfirmed.clear()
-        else:
-            for _ in range(receipt.count):
-                self.unconfirmed.popleft()
-        self.publisher.confirm(receipt)
-        return not self.unconfirmed
+    def confirm(self, receipt: Receipt) -> tuple[Receipt | None, bool]:
+        """Take a share of a confirmation; returns what is left of it, and whether the command is done."""
+        mine, left = receipt.split(len(self.unconfirmed))
+        for _ in range(mine.count):
+            self.unconfirmed.popleft()
+        self.publisher.confirm(mine)
+        return left, not self.unconfirmed
 
     def refuse(self, refusal: Refusal) -> bool:
         self.unconfirmed.popleft()
@@ -201,8 +212,9 @@ class Client:
 
     async def publish(self, topic: str, event: Event) -> Receipt:
         """Publish one event and wait for its confirmation. Raises Refusal."""
-        line = replies.publish_line(f"pub {topic} ".encode(), encode_event(event))
-        return replies.receipt(await self._ask(line))
+        command = _PublishCommand(replies.publish_line(f"pub {topic} ".encode(), encode_event(event)))
+        await self._send(command).wait()
+        return command.receipt
 
     def publisher(self, topic: str, *, window: int = 10_000, on_confirm: OnConfirm | None = None) -> "Publisher":
         """Return a pipelined publisher with at most `window` events unconfirmed; use it in an ``async with`` block.
@@ -299,7 +311,7 @@ class Client:
     async def _ask(self, line: bytes) -> bytes:
         return await self._send(_Command(line)).wait()
 
-    def _send(self, command: _Command) -> _Command:
+    def _send(self, command: C) -> C:
         self._sent.append(command)
         self._enqueue(command.line)
         return command
@@ -394,6 +406,8 @@ class Client:
                 self._take_read(line)
             elif line.startswith(b"{"):
                 events.append(decode_stored(line))
+            elif line.startswith((b"+OK pub ", b"+OK dup ")):
+                self._confirm(replies.receipt(line))
             elif line.startswith(b"-"):
                 self._done(self._sent[0].refuse(replies.refusal_of(line)))
             elif line.startswith(b"+OK read "):
@@ -403,6 +417,14 @@ class Client:
                 self._done(self._sent[0].answer(line, []))
         if events:
             self._deliver(events)
+
+    def _confirm(self, receipt: Receipt | None) -> None:
+        """Give a confirmation, which may stand for many publishes, to those that wait for it, in their order."""
+        while receipt is not None:
+            command = self._sent[0]
+            assert isinstance(command, _PublishCommand | _PublishRun)  # noqa: S101 — replies keep the commands' order
+            receipt, is_done = command.confirm(receipt)
+            self._done(is_done)
 
     def _take_read(self, line: bytes) -> None:
         assert self._read is not None  # noqa: S101 — the caller asked

@@ -140,7 +140,9 @@ class Broker:
         """Accept a session's events, which confirms them when their batches are stored."""
         topic = self.topics.get(name) or self.topic(name)
         for accepted in topic.accept(events, now_ms):
-            if accepted.is_duplicate:
+            if isinstance(accepted, Refusal):
+                self.refuse(session, accepted, now_ms)
+            elif accepted.is_duplicate:
                 session.outbox.expect_duplicate(name, accepted.first)
             else:
                 session.outbox.expect(name, accepted.first, accepted.last)

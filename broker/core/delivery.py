@@ -210,9 +210,10 @@ class Delivery:
 
     def _publish(self, topic: Topic, event: IncomingEvent, now_ms: int) -> int:
         """Put an event of our own into a topic's pending batch; returns its offset."""
-        (accepted,) = topic.accept([event], now_ms)
+        topic_next = topic.next
+        list(topic.accept([event], now_ms))
         self._work.topics.add(topic)
-        return accepted.first
+        return topic_next
 
     def _end_deadlines(self, consumer: Consumer, now_ms: int) -> None:
         over = consumer.deadlines.expired(now_ms, consumer.in_flight)

@@ -16,6 +16,7 @@ from broker.core.lanes import Lanes
 from broker.core.producers import Producers
 from broker.core.recent import RecentLines
 from broker.core.subscription import Subscription
+from broker.errors import Refusal
 from broker.events import IncomingEvent
 from broker.log import Batch, TopicLog
 from broker.log.index import split_by_priority
@@ -57,15 +58,22 @@ class Topic:
         """Whether events wait to be written."""
         return bool(self._pending.lines)
 
-    def accept(self, events: list[IncomingEvent], now_ms: int) -> Iterator[Accepted]:
+    def accept(self, events: list[IncomingEvent], now_ms: int) -> Iterator[Accepted | Refusal]:
         """Give events their offsets and put them into the pending batch; repeated ones are left out.
 
-        Yields a run of offsets for what was accepted behind each other, and one entry for each repeated event.
+        Yields a run of offsets for what was accepted behind each other, one entry for each repeated event, and a refusal
+        for each that must not be stored yet.
         """
         run: list[IncomingEvent] = []
         for event in events:
             if event.producer is not UNSET:
-                duplicate = self.producers.duplicate_of(event)
+                try:
+                    duplicate = self.producers.duplicate_of(event)
+                except Refusal as refusal:
+                    yield from self._accept_run(run, now_ms)
+                    run = []
+                    yield refusal
+                    continue
                 if duplicate is not None:
                     yield from self._accept_run(run, now_ms)
                     run = []

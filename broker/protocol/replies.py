@@ -48,6 +48,16 @@ class Receipt(Struct, frozen=True):
         """How many publishes it answers."""
         return self.last - self.first + 1
 
+    def split(self, count: int) -> "tuple[Receipt, Receipt | None]":
+        """Return the share of the first `count` publishes, and the rest if there is one."""
+        if count >= self.count:
+            return self, None
+        middle = self.first + count
+        return (
+            Receipt(self.topic, self.first, middle - 1, self.durability),
+            Receipt(self.topic, middle, self.last, self.durability),
+        )
+
 
 class ProducerPosition(Struct, frozen=True):
     """Where a producer stands on a topic; `offset` is -1 and `sequence` None where only a checkpoint is known."""

@@ -363,6 +363,21 @@ def test_a_sequence_that_could_not_be_stored_may_come_again(core: Core) -> None:
     assert core.type(session, line, line) == ["+OK pub t 0 synced", "+OK dup t 0"]
 
 
+def test_what_comes_behind_a_sequence_that_could_not_be_stored_waits_for_it(core: Core) -> None:
+    session = core.connect()
+
+    def line(sequence: int) -> str:
+        return f'pub t {{"id":"{sequence}","msg":1,"producer":"p","sequence":{sequence}}}'
+
+    core.type(session, line(4))
+    core.fail_with = "No space left on device"
+    assert core.type(session, line(5), line(6)) == ["-ERR disk No space left on device"] * 2
+    core.fail_with = None
+    refused = "-ERR out_of_sequence p must send 5 again, which could not be stored"
+    assert core.type(session, line(7), line(8)) == [refused] * 2
+    assert core.type(session, line(4), line(5), line(6), line(7)) == ["+OK dup t 0", "+OK pub t 1-3 synced"]
+
+
 def test_a_repeated_event_is_answered_only_when_the_first_is_stored(core: Core) -> None:
     session = core.connect()
     line = 'pub t {"id":"a","msg":1,"producer":"p","sequence":5}'

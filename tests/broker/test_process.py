@@ -134,6 +134,23 @@ async def test_a_sequence_that_is_sent_again_is_stored_once(broker: BrokerProces
         assert (await client.publish("tweets", event)).is_duplicate
 
 
+async def test_publishes_of_many_tasks_each_get_their_own_offset(broker: BrokerProcess) -> None:
+    offsets: dict[str, int] = {}
+
+    async def publish(client: Client, id_: str) -> None:
+        offsets[id_] = (await client.publish("t", Event(id=id_, msg=1))).first
+
+    async with Client(broker.address) as client:
+        async with anyio.create_task_group() as tasks, client.publisher("t") as publisher:
+            for number in range(300):
+                tasks.start_soon(publish, client, f"single-{number}")
+                await publisher.publish(Event(id=f"run-{number}", msg=1))
+        page = await client.read("t", 0, limit=1000)
+    stored = {event.id: event.offset for event in page.events}
+    assert len(stored) == 600
+    assert offsets == {id_: offset for id_, offset in stored.items() if id_.startswith("single")}
+
+
 async def test_a_publisher_goes_on_through_kills_and_every_event_is_there_once(broker: BrokerProcess) -> None:
     async with Client(broker.address) as client, client.publisher("tweets", window=500) as publisher:
         for n in range(20_000):
