@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, ValidationInfo, field_validator
 from pydantic_settings import CliPositionalArg, SettingsConfigDict
 
 from broker.program import ProgramSettings, settings_config
@@ -65,8 +65,9 @@ class SparkSettings(ProgramSettings):
 
     @field_validator("from_")
     @classmethod
-    def _is_start(cls, text: str) -> str:
-        parse_start(text)
+    def _is_start(cls, text: str, info: ValidationInfo) -> str:
+        if isinstance(parse_start(text), int) and info.data.get("job") != "tweets-stats":
+            raise ValueError("an offset belongs to one topic, and users-stats reads two; give a time")
         return text
 
     @field_validator("window", "watermark", "idle", "trigger")

@@ -125,3 +125,4 @@ def test_a_java_that_is_too_old_is_named(broker: BrokerProcess, tmp_path: Path) 
 
 def test_a_wrong_start_is_refused() -> None:
     assert "--from" in refused("--from", "yesterday")
+    assert "an offset belongs to one topic" in refused("--from", "17")
