@@ -3,7 +3,6 @@
 from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
-from pydantic_settings import SettingsConfigDict
 
 from broker.program import ProgramSettings, settings_config
 from broker.units import Seconds
@@ -20,8 +19,7 @@ class SubscriberSettings(ProgramSettings):
     Exit status: 0 when nothing was lost or doubled, 1 when something was, 2 when the broker could not be reached.
     """
 
-    # The prefix goes before aliases too; else a shell's own AS and FROM would be read.
-    model_config = settings_config("python -m subscriber") | SettingsConfigDict(env_prefix_target="all")
+    model_config = settings_config("python -m subscriber")
 
     broker: str = Field("127.0.0.1:8000", description="address of the broker (host:port)")
     topic: list[Name] = Field(min_length=1, description="topic to subscribe to; give it several times for several")
