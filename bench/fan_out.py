@@ -2,13 +2,12 @@
 
 import selectors
 import socket
-import threading
 import time
 from contextlib import ExitStack, closing
 
 from bench.broker_process import broker_process
 from bench.settings import BenchSettings
-from bench.wire import connect, publish_all, publish_chunks
+from bench.wire import connect, publish_chunks, publishing
 
 __all__ = ["deliveries_per_second"]
 
@@ -50,12 +49,9 @@ def deliveries_per_second(settings: BenchSettings) -> float:
             reader.connection.sendall(b"sub bench prefetch=%d\n" % PREFETCH)
             reader.connection.recv(4096)
             selector.register(reader.connection, selectors.EVENT_READ, reader)
-        publisher = threading.Thread(target=publish_all, args=(out, chunks, events))
         began = time.perf_counter()
-        publisher.start()
-        while any(reader.received < events for reader in readers):
-            for key, _ in selector.select(10):
-                key.data.take()
-        took = time.perf_counter() - began
-        publisher.join()
-        return events * SUBSCRIBERS / took
+        with publishing(out, chunks, events):
+            while any(reader.received < events for reader in readers):
+                for key, _ in selector.select(10):
+                    key.data.take()
+            return events * SUBSCRIBERS / (time.perf_counter() - began)

@@ -1,20 +1,23 @@
 """B1 and B2: the broker at the wire, loaded through plain sockets so that no client of ours is in the way."""
 
+import re
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
+from multiprocessing import get_context
 
 from bench.broker_process import broker_process
 from bench.settings import BenchSettings
 
-__all__ = ["connect", "publish_all", "publish_chunks", "publish_confirmed", "publish_deliver_ack"]
+__all__ = ["connect", "publish_all", "publish_chunks", "publish_confirmed", "publish_deliver_ack", "publishing"]
 
 WINDOW = 20_000
 CHUNK = 1000
 PREFETCH = 1000
-_OFFSET_AT = len(b'{"topic":"bench","offset":')
+_DELIVERED = re.compile(rb'^\{"topic":"bench","offset":(\d+)', re.MULTILINE)
+_ACKED = re.compile(rb"^\+OK ack bench (\d+)", re.MULTILINE)
+_REFUSED = re.compile(rb"^-ERR", re.MULTILINE)
 
 
 def publish_confirmed(settings: BenchSettings) -> float:
@@ -35,13 +38,10 @@ def publish_deliver_ack(settings: BenchSettings) -> float:
     ):
         chunks = list(publish_chunks(settings.events, settings.size))
         into.sendall(b"sub bench as=reader prefetch=%d\n" % PREFETCH)
-        publisher = threading.Thread(target=publish_all, args=(out, chunks, settings.events))
         began = time.perf_counter()
-        publisher.start()
-        _ack_all(into, settings.events)
-        took = time.perf_counter() - began
-        publisher.join()
-        return settings.events / took
+        with publishing(out, chunks, settings.events):
+            _ack_all(into, settings.events)
+            return settings.events / (time.perf_counter() - began)
 
 
 def connect(port: int) -> socket.socket:
@@ -62,6 +62,17 @@ def publish_chunks(events: int, size: int, priorities: int = 7) -> Iterator[byte
             b'pub bench {"id":"event-%d","priority":%d,"msg":"%b"}\n' % (n, n % priorities, text)
             for n in range(first, last)
         )
+
+
+@contextmanager
+def publishing(connection: socket.socket, chunks: list[bytes], events: int) -> Iterator[None]:
+    """Publish from a process of its own, so that the other end of the load has an interpreter for itself."""
+    process = get_context("fork").Process(target=publish_all, args=(connection, chunks, events))
+    process.start()
+    try:
+        yield
+    finally:
+        process.join()
 
 
 def publish_all(connection: socket.socket, chunks: list[bytes], events: int) -> None:
@@ -99,14 +110,12 @@ def _ack_all(connection: socket.socket, events: int) -> None:
     rest = b""
     acked = 0
     while acked < events:
-        *lines, rest = (rest + connection.recv(1 << 18)).split(b"\n")
-        offsets = []
-        for line in lines:
-            if line.startswith(b"{"):
-                offsets.append(line[_OFFSET_AT : line.index(b",", _OFFSET_AT)])
-            elif line.startswith(b"+OK ack"):
-                acked += int(line.rsplit(b" ", 1)[1])
-            elif line.startswith(b"-"):
-                raise RuntimeError(f"the broker answered {line!r}")
+        data = rest + connection.recv(1 << 18)
+        end = data.rfind(b"\n") + 1
+        rest, whole = data[end:], data[:end]
+        if _REFUSED.search(whole):
+            raise RuntimeError(f"the broker refused an ack: {whole[-200:]!r}")
+        acked += sum(map(int, _ACKED.findall(whole)))
+        offsets = _DELIVERED.findall(whole)
         if offsets:
             connection.sendall(b"ack bench @%b\n" % b" @".join(offsets))

@@ -21,6 +21,7 @@ from anyio.abc import ByteStream
 from broker.addresses import split_address
 from broker.errors import BrokerUnreachable, Refusal
 from broker.events import Event, StoredEvent, decode_stored, encode_event
+from broker.failures import Cause
 from broker.protocol import replies
 from broker.protocol.replies import Page, ProducerPosition, Receipt, TopicInfo
 
@@ -231,15 +232,23 @@ class Client:
         prefetch: int = 1000,
         from_: Start = "latest",
         create: bool = False,
+        timeout_s: float | None = None,
+        tries: int | None = None,
+        strikes: Sequence[Cause] | None = None,
+        backoff_s: float | None = None,
+        max_wait_s: float | None = None,
     ) -> "Subscription":
         """Subscribe to a topic; with `as_` the subscription outlives this client. Raises Refusal.
 
         `prefetch` (1–100,000) events may be in flight here. `from_` counts when the subscription is new: ``latest``,
-        ``earliest`` or an offset. A client has one subscription a topic.
+        ``earliest``, an offset or a time (ISO 8601). The others are the subscription's policy: what is None stays as it is,
+        or has the broker's default when the subscription is new. A client has one subscription a topic.
         """
         if topic in self._subscriptions:
             raise ValueError(f"this client has a subscription to {topic} already; use another client")
-        subscription = Subscription(self, topic, as_, prefetch, from_, is_created=create)
+        policy = replies.policy_options(timeout_s, tries, strikes, backoff_s, max_wait_s)
+        options = f"prefetch={prefetch}{policy}{' create' if create else ''}"
+        subscription = Subscription(self, topic, as_, from_, options)
         self._subscriptions[topic] = subscription
         try:
             await self._send(_SubscribeCommand(subscription.line(), subscription)).wait()
@@ -301,6 +310,12 @@ class Client:
             self._sent.append(run)
         run.unconfirmed.extend(lines)
         self._enqueue(b"".join(lines))
+
+    def queue_nack(self, subscription: "Subscription", offset: int, error: dict[str, Any]) -> None:
+        """Queue a nack; its reply is counted and not waited for."""
+        if self._is_connected:
+            line = b"nack %b @%d %b\n" % (subscription.topic.encode(), offset, msgspec.json.encode(error))
+            self._send(_AckCommand(line, subscription))
 
     def queue_acks(self, subscription: "Subscription", offsets: Sequence[int]) -> None:
         """Queue acks; their replies are counted and not waited for."""
@@ -537,15 +552,13 @@ class Subscription:
     `known_as` is the name that the broker has for it, `stale` counts acks that came too late.
     """
 
-    def __init__(
-        self, client: Client, topic: str, name: str | None, prefetch: int, start: Start, *, is_created: bool
-    ) -> None:
+    def __init__(self, client: Client, topic: str, name: str | None, start: Start, options: str) -> None:
         self.topic = topic
         self.name = name
         self.stale = 0
         self.known_as = ""
         self._client = client
-        self._options = f"prefetch={prefetch}{' create' if is_created else ''}"
+        self._options = options
         self._start = start
         self._next = -1
         self._events: list[StoredEvent] = []
@@ -604,3 +617,16 @@ class Subscription:
         """Settle events. Returns when the acks are queued; one that comes too late is counted in `stale`."""
         self._client.queue_acks(self, [event.offset for event in events])
         await self._client.wait_for_room()
+
+    async def nack(
+        self, event: StoredEvent, message: str | None = None, *, code: str | int | None = None, trace: str | None = None
+    ) -> None:
+        """Give an event back, with the reason, which the broker keeps. Returns when the nack is queued."""
+        words = {"message": message, "code": code, "trace": trace}
+        self._client.queue_nack(self, event.offset, {name: word for name, word in words.items() if word is not None})
+        await self._client.wait_for_room()
+
+    async def extend(self, events: Sequence[StoredEvent]) -> None:
+        """Start the ack timers of events anew. Raises Refusal ``stale`` if none of them is in flight here any more."""
+        refs = " ".join(f"@{event.offset}" for event in events)
+        await self._client.command(f"extend {self.topic} {refs}")

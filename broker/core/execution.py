@@ -223,6 +223,9 @@ class Execution:
         self._broker.reply(session, "+PONG")
 
     def _quit(self, session: Session, command: commands.Quit, now_ms: int) -> None:
+        for consumer in list(session.consumers.values()):
+            self._broker.delivery.detach(consumer, now_ms, is_failure=False)
+        session.consumers.clear()
         self._broker.reply(session, "+OK bye")
         session.is_leaving = True
 

@@ -7,6 +7,8 @@ from msgspec import Struct
 
 from broker.errors import Refusal
 from broker.events import StoredEvent, decode_stored
+from broker.failures import Cause
+from broker.units import format_seconds
 
 __all__ = [
     "Page",
@@ -18,6 +20,7 @@ __all__ = [
     "hello_line",
     "json_answer",
     "page",
+    "policy_options",
     "position_answer",
     "publish_line",
     "read_head",
@@ -132,6 +135,24 @@ def page(lines: Sequence[bytes], after: int) -> Page:
 def hello_line(name: str, token: str | None) -> bytes:
     """Return the line that names a client."""
     return f"hello {name}\n".encode() if token is None else f"hello {name} token={token}\n".encode()
+
+
+def policy_options(
+    timeout_s: float | None,
+    tries: int | None,
+    strikes: Sequence[Cause] | None,
+    backoff_s: float | None,
+    max_wait_s: float | None,
+) -> str:
+    """Return the policy's options of a ``sub`` line, each with a space before it; what is None is left out."""
+    options = {
+        "timeout": None if timeout_s is None else format_seconds(timeout_s),
+        "tries": tries,
+        "strikes": None if strikes is None else ",".join(strikes) or "none",
+        "backoff": None if backoff_s is None else format_seconds(backoff_s),
+        "max_wait": None if max_wait_s is None else format_seconds(max_wait_s),
+    }
+    return "".join(f" {name}={value}" for name, value in options.items() if value is not None)
 
 
 def publish_line(prefix: bytes, body: bytes) -> bytes:

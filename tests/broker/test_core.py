@@ -476,3 +476,14 @@ def test_the_history_of_an_event_is_bounded(core: Core) -> None:
     assert sum(error.size for error in attempts.errors) <= 64 << 10
     core.restart()
     assert core.broker.topics["t"].subscriptions["s"].attempts[0] == attempts
+
+
+def test_who_says_quit_gives_back_what_is_in_flight_without_a_failed_try(core: Core) -> None:
+    session = core.connect()
+    core.type(session, "hello me", "sub t as=s")
+    publish(core, "a")
+    core.receive(session)
+    assert core.type(session, "quit") == ["+OK bye"]
+    core.disconnect(session)
+    assert core.type(core.connect(), "sub t as=s")[1].startswith('{"topic":"t","offset":0,')
+    assert core.type(core.connect(), "hello me resume")[1].startswith("+OK sub t as=s")

@@ -119,6 +119,21 @@ async def test_a_disconnect_gives_events_to_another_reader_with_the_try_counted(
         assert (batch[0].id, batch[0].attempt) == ("1", 2)
 
 
+async def test_a_nack_has_its_reasons_and_a_policy_its_tries(broker: BrokerProcess) -> None:
+    async with Client(broker.address, name="worker") as client:
+        await client.publish("tweets", Event(id="1", msg="x"))
+        subscription = await client.subscribe("tweets", as_="s", from_="earliest", tries=2, timeout_s=90, backoff_s=0.1)
+        for attempt in (1, 2):
+            (event,) = await anext(subscription)
+            assert event.attempt == attempt
+            await subscription.extend([event])
+            await subscription.nack(event, "no such user", code=404, trace="line 1\nline 2")
+        (letter,) = await anext(await client.subscribe("dead_letters", from_="earliest"))
+        assert [(error["message"], error["code"]) for error in letter.decode()["errors"]] == [("no such user", 404)] * 2
+        policy = (await client.stats())["topics"]["tweets"]["subscriptions"]["s"]["policy"]
+        assert (policy["timeout_ms"], policy["tries"], policy["backoff_ms"]) == (90_000, 2, 100)
+
+
 async def test_a_sequence_that_is_sent_again_is_stored_once(broker: BrokerProcess) -> None:
     async with Client(broker.address) as client:
         event = Event(id="1", msg=1, producer="p", sequence=7, checkpoint="here")
