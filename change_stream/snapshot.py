@@ -118,10 +118,13 @@ class Copier:
         }
         async with self._database.client.start_session(causal_consistency=False) as session:
             try:
+                # Where the collection does not exist, MongoDB tells no time of the read; an earlier one is as good, since
+                # nothing is copied and every change from then on comes through the stream.
+                before = time or (await self._database.command("ping", session=session))["operationTime"]
                 reply = await self._database.command(command, codec_options=RAW_CODEC, session=session)
                 cursor = reply["cursor"]
                 documents = list(cursor["firstBatch"])
-                time = cursor["atClusterTime"] if time is None else time
+                time = cursor.get("atClusterTime", before) if time is None else time
                 while cursor["id"]:
                     more = {"getMore": cursor["id"], "collection": self._collection}
                     reply = await self._database.command(more, codec_options=RAW_CODEC, session=session)

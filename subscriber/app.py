@@ -223,20 +223,22 @@ class _Reader:
 
 
 async def _subscribe(client: Client, options: Options) -> Subscription:
-    """Subscribe, and set the policy. Raises StartError where the broker refuses."""
+    """Subscribe. Raises StartError where the broker refuses."""
     try:
-        subscription = await client.subscribe(
-            options.topic, as_=options.as_, prefetch=options.prefetch, from_=options.start, create=True
+        return await client.subscribe(
+            options.topic,
+            as_=options.as_,
+            prefetch=options.prefetch,
+            from_=options.start,
+            create=True,
+            timeout_s=options.patience_s,
+            tries=options.tries,
+            backoff_s=options.backoff_s,
         )
-        timeout_ms, backoff_ms = round(options.patience_s * 1000), round(options.backoff_s * 1000)
-        policy = f"timeout={timeout_ms}ms tries={options.tries} backoff={backoff_ms}ms"
-        # `Client.subscribe` takes no policy; the same subscription again replaces it.
-        await client._ask(f"sub {options.topic} as={options.as_} prefetch={options.prefetch} {policy}\n".encode())
     except Refusal as refusal:
         raise StartError(
             f"the broker refuses the subscription {options.as_} of {options.topic}: {refusal}"
         ) from refusal
-    return subscription
 
 
 async def _cancel_when(event: anyio.Event, scope: anyio.CancelScope) -> None:

@@ -44,6 +44,17 @@ def test_what_is_there_comes_first_and_changes_follow(
     assert json.loads(bytes(events[-1].msg))["op"] == "insert"
 
 
+@pytest.mark.parametrize("snapshot", ["initial", "always"])
+def test_a_collection_that_is_not_there_yet_is_copied_empty_and_followed(
+    start: Start, broker: BrokerProcess, database: Database[dict[str, Any]], snapshot: str
+) -> None:
+    publisher = start("--snapshot", snapshot)
+    until(lambda: publisher.said("copied what was there"))
+    database.tweets.insert_many([{"_id": n} for n in range(50)])
+    wait_for(broker.address, "tweets", 50)
+    assert operations(broker) == {"insert": 50}
+
+
 def test_ids_of_all_types_are_copied_each_once(
     start: Start, broker: BrokerProcess, database: Database[dict[str, Any]]
 ) -> None:
@@ -140,13 +151,16 @@ def test_killed_at_any_moment_under_load_every_document_is_there_once(
 def test_mongodb_and_the_broker_killed_while_copying(tmp_path: Path, broker: BrokerProcess) -> None:
     with ReplicaSet(tmp_path / "mongo") as replica_set, MongoClient[dict[str, Any]](replica_set.url) as mongo:
         tweets = mongo.copied.tweets
-        tweets.insert_many([{"_id": n, "text": "x" * 200} for n in range(3000)])
+        count = 20_000
+        tweets.insert_many([{"_id": n, "text": "x" * 200} for n in range(count)])
         flags = ("--map", "tweets=tweets", "--snapshot", "initial", "--chunk-size", "40")
         with Publisher(tmp_path / "log", replica_set.url, broker.address, "copied", *flags) as publisher:
+            until(lambda: len(published(broker.address, "tweets")) > 0)
             replica_set.kill()
+            assert not publisher.said("copied what was there")
             replica_set.start()
             tweets.update_one({"_id": 0}, {"$set": {"n": 1}})
-            tweets.insert_one({"_id": 3000})
+            tweets.insert_one({"_id": count})
             broker.kill()
             broker.start()
             until(lambda: publisher.said("copied what was there"), 60)
