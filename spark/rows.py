@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import msgspec
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow as pa
 from msgspec import UNSET, Raw, Struct, UnsetType
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, TimestampType
 

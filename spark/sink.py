@@ -9,7 +9,7 @@ broker. This needs the batch to have the same rows each time, which the source's
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-import pyarrow as pa  # type: ignore[import-untyped]  # pyarrow ships no types
+import pyarrow as pa
 from msgspec import UNSET, Raw, Struct
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
