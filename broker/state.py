@@ -17,6 +17,7 @@ from crc32c import crc32c
 from msgspec import Struct
 
 from broker.failures import Attempts, Failure
+from broker.files import sync_directory
 from broker.protocol.policy import Policy
 
 __all__ = [
@@ -206,7 +207,7 @@ class State:
         finally:
             os.close(handle)
         new.rename(self.directory / "snapshot")
-        _sync_directory(self.directory)
+        sync_directory(self.directory)
         for old in self._generations():
             if old < generation:
                 self._journal_path(old).unlink(missing_ok=True)
@@ -224,7 +225,7 @@ class State:
     def _open_journal(self) -> int:
         path = self._journal_path(self._generation)
         journal = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        _sync_directory(self.directory)
+        sync_directory(self.directory)
         return journal
 
     def _read_snapshot(self, restored: Restored) -> int:
@@ -266,11 +267,3 @@ def _write_all(handle: int, data: bytes) -> None:
     view = memoryview(data)
     while view:
         view = view[os.write(handle, view) :]
-
-
-def _sync_directory(directory: Path) -> None:
-    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

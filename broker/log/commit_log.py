@@ -10,6 +10,7 @@ from bisect import bisect_right
 from pathlib import Path
 from typing import NamedTuple
 
+from broker.files import sync_directory
 from broker.log.segment import Batch, Damage, Segment
 
 __all__ = ["CommitLog", "Recovery"]
@@ -36,7 +37,7 @@ class CommitLog:
         self._segments = self._open_segments()
         self._is_tail_spoilt = False
         self._firsts = [segment.first for segment in self._segments]
-        _sync_directory(directory)
+        sync_directory(directory)
 
     @property
     def earliest(self) -> int:
@@ -142,12 +143,4 @@ class CommitLog:
     def _add_segment(self, first: int) -> None:
         self._segments.append(Segment(self.directory, first))
         self._firsts.append(first)
-        _sync_directory(self.directory)
-
-
-def _sync_directory(directory: Path) -> None:
-    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+        sync_directory(self.directory)
