@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable
+from copy import deepcopy
 from typing import Final
 
 import msgspec
@@ -35,7 +36,7 @@ class _Kept:
     """What the records say of one subscription."""
 
     def __init__(self, record: SubscriptionRecord) -> None:
-        self.record = record
+        self.record = deepcopy(record)
         self.settled: list[SettledRecord] = []
 
     def note(self, change: SubscriptionChange) -> None:
