@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 from msgspec import UNSET
 
-from broker.core import slots
 from broker.core.ages import Ages
 from broker.core.lanes import Lanes
 from broker.core.producers import Producers
@@ -24,8 +23,6 @@ from broker.protocol.event_lines import place
 from broker.protocol.policy import Policy
 
 __all__ = ["Accepted", "Topic"]
-
-_READ_BYTES = 1 << 20
 
 
 class Accepted(NamedTuple):
@@ -139,12 +136,5 @@ class Topic:
         lines = self.recent.lines(offsets) if offsets else []
         if lines is not None:
             return list(zip(offsets, lines, strict=True))
-        found: dict[int, bytes] = {}
-        for first, last in slots.runs(sorted(offsets)):
-            at = first
-            while at <= last:
-                some, after, damaged = self.log.read(at, last + 1 - at, _READ_BYTES)
-                broken = {damage.offset for damage in damaged}
-                found.update(zip((o for o in range(at, after) if o not in broken), some, strict=True))
-                at = max(after, at + 1)
+        found = self.log.pick(sorted(offset for offset in offsets if offset >= self.log.earliest))
         return [(offset, found[offset]) for offset in offsets if offset in found]

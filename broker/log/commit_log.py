@@ -6,7 +6,8 @@ old one; nothing that starts up deletes a line that was confirmed.
 
 import os
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -91,6 +92,17 @@ class CommitLog:
             if first < segment.next:
                 break
         return lines, first, damaged
+
+    def pick(self, offsets: Sequence[int]) -> dict[int, bytes]:
+        """Read single lines, `offsets` being in order and there; damaged ones are missing in the result."""
+        found: dict[int, bytes] = {}
+        at = 0
+        while at < len(offsets):
+            segment = self._segment_of(offsets[at])
+            end = bisect_left(offsets, segment.next, at)
+            found |= segment.pick(offsets[at:end])
+            at = end
+        return found
 
     def lanes(self, first: int) -> dict[int, "array[int]"]:
         """Return the offsets from `first` to the end by priority, from the index files."""

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-__all__ = ["ENTRY_BYTES", "Entry", "decode_entries", "encode_entries", "lanes_of", "split_by_priority"]
+__all__ = ["ENTRY_BYTES", "Entry", "decode_entries", "encode_entries", "entry_at", "lanes_of", "split_by_priority"]
 
 _ENTRY: Final = struct.Struct("<QQIB3x")
 ENTRY_BYTES: Final = _ENTRY.size
@@ -39,6 +39,11 @@ def encode_entries(
 def decode_entries(raw: bytes) -> list[Entry]:
     """Return the entries in `raw`, whose length is a multiple of `ENTRY_BYTES`."""
     return [Entry(*values) for values in _ENTRY.iter_unpack(raw)]
+
+
+def entry_at(raw: bytes, number: int) -> Entry:
+    """Return one entry of `raw`."""
+    return Entry(*_ENTRY.unpack_from(raw, number * ENTRY_BYTES))
 
 
 def lanes_of(first: int, raw: bytes) -> dict[int, "array[int]"]:

@@ -2,6 +2,7 @@
 
 from array import array
 from bisect import bisect_left
+from collections.abc import Sequence
 
 from broker.log.index import split_by_priority
 from broker.log.segment import Batch, Damage
@@ -44,6 +45,10 @@ class MemoryLog:
             lines.append(line)
             size += len(line)
         return lines, first + len(lines), []
+
+    def pick(self, offsets: Sequence[int]) -> dict[int, bytes]:
+        """Return single lines."""
+        return {offset: self._lines[offset] for offset in offsets}
 
     def lanes(self, first: int) -> dict[int, "array[int]"]:
         """Return the offsets from `first` to the end by priority."""

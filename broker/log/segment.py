@@ -8,6 +8,7 @@ is cut by `recover`.
 import os
 from array import array
 from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -15,11 +16,13 @@ from typing import NamedTuple
 import msgspec
 from crc32c import crc32c
 
-from broker.log.index import ENTRY_BYTES, Entry, decode_entries, encode_entries, lanes_of
+from broker.log.index import ENTRY_BYTES, Entry, decode_entries, encode_entries, entry_at, lanes_of
 
 __all__ = ["Batch", "Damage", "Recovered", "Segment"]
 
 _SCAN_BYTES = 4 << 20
+_NEAR = 64
+_PICK_MAX = 1000
 
 
 @dataclass(slots=True)
@@ -118,6 +121,35 @@ class Segment:
             else:
                 damaged.append(Damage(offset, "crc32c differs"))
         return lines, damaged
+
+    def pick(self, offsets: Sequence[int]) -> dict[int, bytes]:
+        """Read single lines of this segment, `offsets` being in order; damaged ones are missing in the result.
+
+        What lies near each other is read in one go, since a priority's events are scattered among the others.
+        """
+        found: dict[int, bytes] = {}
+        at = 0
+        while at < len(offsets):
+            end = at + 1
+            while end < len(offsets) and offsets[end] - offsets[end - 1] <= _NEAR and end - at < _PICK_MAX:
+                end += 1
+            self._pick_near(offsets[at:end], found)
+            at = end
+        return found
+
+    def _pick_near(self, offsets: Sequence[int], found: dict[int, bytes]) -> None:
+        first, count = offsets[0], offsets[-1] - offsets[0] + 1
+        before = max(first - 1, self.first)
+        index = os.pread(self._index, (first + count - before) * ENTRY_BYTES, (before - self.first) * ENTRY_BYTES)
+        base = entry_at(index, 0).end if first > self.first else 0
+        size = entry_at(index, first + count - 1 - before).end - base
+        blob = os.pread(self._file, size, base)
+        for offset in offsets:
+            start = entry_at(index, offset - before - 1).end - base if offset > first else 0
+            entry = entry_at(index, offset - before)
+            line = blob[start : entry.end - base]
+            if crc32c(line) == entry.crc:
+                found[offset] = line
 
     def lanes(self, first: int) -> dict[int, "array[int]"]:
         """Return the offsets from `first` on by priority."""

@@ -1,6 +1,7 @@
 """What a topic needs of its log, on the disk or in memory."""
 
 from array import array
+from collections.abc import Sequence
 from typing import Protocol
 
 from broker.log.segment import Batch, Damage
@@ -40,6 +41,10 @@ class TopicLog(Protocol):
 
         Returns the lines, the offset behind the last one looked at, and the damaged ones, which are not in the lines.
         """
+        ...
+
+    def pick(self, offsets: Sequence[int]) -> dict[int, bytes]:
+        """Read single lines, `offsets` being in order and there; damaged ones are missing in the result."""
         ...
 
     def lanes(self, first: int) -> dict[int, "array[int]"]:

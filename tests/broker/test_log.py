@@ -55,6 +55,14 @@ def test_a_read_is_bounded_by_count_and_bytes_and_gives_at_least_one(log: TopicL
     assert len(log.read(0, 10, 1)[0]) == 1
 
 
+def test_single_lines_are_picked_from_anywhere(log: TopicLog) -> None:
+    lines = batch(0, 600).lines
+    for first in range(0, 600, 20):
+        log.append(batch(first, 20))
+    for wanted in ([0], [599], [0, 599], list(range(600)), list(range(3, 600, 7)), [5, 6, 7, 300, 301, 599], []):
+        assert log.pick(wanted) == {offset: lines[offset] for offset in wanted}
+
+
 def test_lanes_come_from_the_index(log: TopicLog) -> None:
     for first in range(0, 30, 10):
         log.append(batch(first, 10))
@@ -146,6 +154,7 @@ def test_a_flipped_bit_takes_one_event_and_is_named(
     assert after == 8
     assert [damage.offset for damage in damaged] == [hit]
     assert lines == [line for n, line in enumerate(batch(0, 8).lines) if n != hit]
+    assert log.pick(range(8)).keys() == set(range(8)) - {hit}
     log.close()
 
 
