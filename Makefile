@@ -9,7 +9,7 @@ RATE    ?=
 SOURCE  ?=
 DEMO_FLAGS = $(if $(SECONDS),--seconds $(SECONDS)) $(if $(RATE),--rate $(RATE)) $(if $(SOURCE),--source $(SOURCE)) $(ARGS)
 
-.PHONY: help demo install test check format soak bench clean
+.PHONY: help demo install test faults check format soak bench clean
 
 help: ## say what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -31,6 +31,10 @@ $(STAMP): pyproject.toml constraints.txt
 
 test: $(STAMP) ## run the tests (ARGS='-k name')
 	@$(BIN)/python -m pytest $(ARGS)
+
+faults: $(STAMP) ## the tests that kill programs under load, for longer (about half an hour)
+	@TWEETWIRE_FAULT_ROUNDS=300 TWEETWIRE_TEST_OUTAGE=30 TWEETWIRE_TEST_KILLS=10 $(BIN)/python -m pytest -n 0 --timeout 1800 \
+		tests/change_stream/test_exactly_once.py tests/sse_ingest/test_outage.py tests/spark/test_program.py $(ARGS)
 
 check: $(STAMP) ## lint, format, types, and who may import whom
 	@$(BIN)/ruff check .

@@ -28,6 +28,13 @@ def _b1(settings: BenchSettings) -> list[Row]:
     return [row]
 
 
+def _b5(settings: BenchSettings) -> list[Row]:
+    ceiling = ceilings.ping_pongs_per_second()
+    (row,) = _rate("B5", "stop and wait: prefetch 1, backlog ready", 10_000, latency.stop_and_wait, settings)
+    row.beside = f"{row.median / ceiling:.0%} of a bare ping-pong of two sockets ({ceiling:,.0f} /s)"
+    return [row]
+
+
 def _b6(settings: BenchSettings) -> list[Row]:
     bare = latency.fdatasync_latencies(settings.size)
     runs = []
@@ -58,7 +65,7 @@ ROWS: dict[str, Callable[[BenchSettings], list[Row]]] = {
     "B2": partial(_rate, "B2", "publish, priority, deliver, ack, one subscriber", 300_000, wire.publish_deliver_ack),
     "B3": partial(_rate, "B3", "the same through broker.Client at both ends", 120_000, clients.through_clients),
     "B4": partial(_rate, "B4", "deliveries to 100 subscribers", 1_000_000, fan_out.deliveries_per_second),
-    "B5": partial(_rate, "B5", "stop and wait: prefetch 1, backlog ready", 10_000, latency.stop_and_wait),
+    "B5": _b5,
     "B6": _b6,
     "B9": _b9,
 }

@@ -42,6 +42,7 @@ async def serve(settings: BrokerSettings, stop: anyio.Event) -> None:
             settings.durability,
             line_bytes_max=settings.line_bytes_max,
             connections_max=settings.connections_max,
+            recent_bytes=settings.recent_bytes,
             users=users,
         )
         await stack.enter_async_context(server.open(topics))

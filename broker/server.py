@@ -88,12 +88,13 @@ class Server:
         *,
         line_bytes_max: int = 1 << 20,
         connections_max: int = 10_000,
+        recent_bytes: int = 128 << 20,
         users: Users | None = None,
     ) -> None:
         self.users = users
         self._connections_max = connections_max
         self.data = DataDirectory(data_dir, durability)
-        self.broker = Broker(self.data, version=version("tweetwire"), promise=durability)
+        self.broker = Broker(self.data, version=version("tweetwire"), promise=durability, recent_bytes=recent_bytes)
         self._line_bytes_max = line_bytes_max
         self._connections: dict[int, Connection] = {}
         self._writers: dict[Topic, anyio.Event] = {}

@@ -30,6 +30,9 @@ class BrokerSettings(ProgramSettings):
     tls_key: Path | None = Field(None, description="PEM file with the certificate's key")
     tls_ca: Path | None = Field(None, description="PEM file of the authority that clients' certificates must be from")
     connections_max: int = Field(10_000, ge=1, description="most connections at once")
+    recent_bytes: Bytes = Field(
+        "128MiB", validate_default=True, description="newest lines of all topics that stay in memory (bytes, KiB, MiB)"
+    )
     line_bytes_max: Bytes = Field(
         "1MiB", validate_default=True, description="longest line that is taken (bytes, KiB, MiB)"
     )

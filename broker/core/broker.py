@@ -13,6 +13,7 @@ from broker.core.dead_letters import DEAD_LETTERS, REJECTED_LINES, rejected_line
 from broker.core.delivery import Delivery
 from broker.core.execution import Execution
 from broker.core.outbox import refusal_line
+from broker.core.recent import Memory
 from broker.core.session import Session
 from broker.core.topic import Topic
 from broker.core.work import Fetch, Reading, Work
@@ -41,7 +42,7 @@ class Logs(Protocol):
 class Broker:
     """All topics and sessions. Every method leaves what is to be done in `work`; times are in milliseconds."""
 
-    def __init__(self, logs: Logs, *, version: str, promise: str, recent_bytes: int = 32 << 20) -> None:
+    def __init__(self, logs: Logs, *, version: str, promise: str, recent_bytes: int = 128 << 20) -> None:
         self.version = version
         self.topics: dict[str, Topic] = {}
         self.sessions: dict[int, Session] = {}
@@ -59,7 +60,7 @@ class Broker:
         self._execution = Execution(self)
         self._logs = logs
         self._promise = promise
-        self._recent_bytes = recent_bytes
+        self._memory = Memory(recent_bytes)
         self._visible: dict[str, int] = {}
         self._awaiting: dict[str, set[Session]] = {}
         self._awaiting_records: set[Session] = set()
@@ -127,7 +128,7 @@ class Broker:
             if len(self.topics) >= TOPICS_MAX:
                 raise Refusal("too_many", f"there are {TOPICS_MAX} topics")
             try:
-                topic = Topic(name, self._logs.open(name), self._recent_bytes)
+                topic = Topic(name, self._logs.open(name), self._memory)
             except OSError as error:
                 raise Refusal("disk", f"cannot make topic {name}: {error.strerror}") from error
             self.topics[name] = topic

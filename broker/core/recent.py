@@ -1,4 +1,4 @@
-"""The newest lines of a topic, kept in memory so that delivering them reads no file."""
+"""The newest lines of the topics, kept in memory so that delivering them reads no file."""
 
 from collections import deque
 from typing import Final
@@ -7,21 +7,37 @@ import msgspec
 
 from broker.protocol.event_lines import line_id
 
-__all__ = ["RecentLines"]
+__all__ = ["Memory", "RecentLines"]
 
-_KEEP_SHARE: Final = 0.75
+_GIVEN_SHARE: Final = 8
+
+
+class Memory:
+    """What all topics together may keep: about `bytes_max` bytes of lines. The topic that has most gives first."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self.bytes_max = bytes_max
+        self.used = 0
+        self.holders: list[RecentLines] = []
+
+    def take(self, size: int) -> None:
+        """Note `size` bytes more, and have the largest holder give some if that is too much."""
+        self.used += size
+        while self.used > self.bytes_max:
+            self.used -= max(self.holders, key=lambda holder: holder.size).drop_oldest(self.bytes_max // _GIVEN_SHARE)
 
 
 class RecentLines:
-    """The lines from offset `first` on, about `bytes_max` bytes of them; the oldest leave when there are more."""
+    """The lines of one topic from offset `first` on; the oldest leave when all topics together have too many."""
 
-    def __init__(self, first: int, bytes_max: int) -> None:
+    def __init__(self, first: int, memory: Memory) -> None:
         self.first = first
-        self.bytes_max = bytes_max
         self.size = 0
+        self._memory = memory
         self._lines: list[bytes] = []
         # (count, bytes) of what came together and leaves together
         self._batches: deque[tuple[int, int]] = deque()
+        memory.holders.append(self)
 
     @property
     def mean_bytes(self) -> int:
@@ -31,15 +47,13 @@ class RecentLines:
     def extend(self, first: int, lines: list[bytes]) -> None:
         """Keep the lines of the offsets from `first` on; a gap before `first` forgets what was there."""
         if first != self.first + len(self._lines):
-            self._lines.clear()
-            self._batches.clear()
-            self.first, self.size = first, 0
+            self._memory.used -= self.drop_oldest(self.size)
+            self.first = first
         size = sum(map(len, lines))
         self._lines += lines
         self._batches.append((len(lines), size))
         self.size += size
-        if self.size > self.bytes_max:
-            self._drop_oldest()
+        self._memory.take(size)
 
     def lines(self, offsets: list[int]) -> list[bytes] | None:
         """Return the lines of `offsets` (not empty), or None where one of them is not here any more."""
@@ -61,11 +75,14 @@ class RecentLines:
                 return self.first + number
         return None
 
-    def _drop_oldest(self) -> None:
-        gone = 0
-        while self.size > self.bytes_max * _KEEP_SHARE:
-            count, size = self._batches.popleft()
-            gone += count
-            self.size -= size
-        del self._lines[:gone]
-        self.first += gone
+    def drop_oldest(self, size: int) -> int:
+        """Forget the oldest lines, at least `size` bytes of them if there are so many; returns how many bytes."""
+        count, dropped = 0, 0
+        while self._batches and dropped < size:
+            lines, line_bytes = self._batches.popleft()
+            count += lines
+            dropped += line_bytes
+        del self._lines[:count]
+        self.first += count
+        self.size -= dropped
+        return dropped

@@ -13,7 +13,7 @@ from msgspec import UNSET
 from broker.core.ages import Ages
 from broker.core.lanes import Lanes
 from broker.core.producers import Producers
-from broker.core.recent import RecentLines
+from broker.core.recent import Memory, RecentLines
 from broker.core.subscription import Subscription
 from broker.errors import Refusal
 from broker.events import IncomingEvent
@@ -36,12 +36,12 @@ class Accepted(NamedTuple):
 class Topic:
     """One topic over its log."""
 
-    def __init__(self, name: str, log: TopicLog, recent_bytes: int) -> None:
+    def __init__(self, name: str, log: TopicLog, memory: Memory) -> None:
         self.name = name
         self.log = log
         self.next = self.visible = log.next
         self.lanes = Lanes(self.visible)
-        self.recent = RecentLines(self.visible, recent_bytes)
+        self.recent = RecentLines(self.visible, memory)
         self.producers = Producers()
         self.subscriptions: dict[str, Subscription] = {}
         self.published = 0

@@ -4,6 +4,7 @@ import random
 import socket
 import time
 import tracemalloc
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -58,8 +59,16 @@ def test_an_event_in_flight_costs_less_than_200_bytes_and_one_that_waits_next_to
     assert in_flight < 200
 
 
-def test_a_reader_that_stops_costs_little_and_slows_nobody(broker: BrokerProcess) -> None:
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[BrokerProcess]:
+    """A broker that keeps few lines in memory."""
+    with BrokerProcess(tmp_path / "small", "--recent-bytes", "16MiB") as process:
+        yield process
+
+
+def test_a_reader_that_stops_costs_little_and_slows_nobody(small: BrokerProcess) -> None:
     """The reader takes nothing while far more than the broker keeps in memory is published, and then gets it all."""
+    broker = small
     text, count = "x" * 1000, 100_000
     with SyncClient(broker.address) as publisher, socket.create_connection(("127.0.0.1", broker.port), 30) as reader:
         publisher.publish("t", Event(id="first", msg=1))
