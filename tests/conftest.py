@@ -4,9 +4,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from demo.mongod import mongodb
 from tests.processes import BrokerProcess
+
+# How fast inputs are drawn tells of the machine and not of the code.
+settings.register_profile("tweetwire", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tweetwire")
 
 
 @pytest.fixture
