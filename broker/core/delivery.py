@@ -66,12 +66,13 @@ class Delivery:
         """What was delivered has left for the socket."""
         before = consumer.deadlines.next
         consumer.sent(now_ms)
-        if before is None and consumer.deadlines.next is not None:
-            self._set_timer(consumer.deadlines.next, consumer)
+        self._set_first_timer(consumer, before)
 
     def extend(self, consumer: Consumer, offset: int, now_ms: int) -> None:
         """Start the timer of an event in flight anew."""
+        before = consumer.deadlines.next
         consumer.extend(offset, now_ms)
+        self._set_first_timer(consumer, before)
 
     def settle(self, consumer: Consumer, offsets: list[int]) -> int:
         """Settle what of `offsets` is in flight with a consumer; returns how many."""
@@ -223,6 +224,11 @@ class Delivery:
             self._set_timer(consumer.deadlines.next, consumer)
         if over:
             self.pump(consumer.subscription, now_ms)
+
+    def _set_first_timer(self, consumer: Consumer, before: int | None) -> None:
+        """Set a consumer's timer if it had no deadline before; one that had has its timer already."""
+        if before is None and consumer.deadlines.next is not None:
+            self._set_timer(consumer.deadlines.next, consumer)
 
     def _set_timer(self, due_ms: int, whose: Consumer | Subscription | Redrive) -> None:
         heapq.heappush(self._timers, (due_ms, next(self._ties), whose))

@@ -6,6 +6,8 @@ from typing import Any
 import pytest
 
 from broker.core import Session
+from broker.errors import Refusal
+from broker.protocol import parse_lines
 from tests.broker.harness import Core
 
 
@@ -72,6 +74,20 @@ def test_the_timer_starts_when_the_bytes_have_left_and_extend_starts_it_anew(cor
     core.pass_time(1.2)
     (line,) = core.receive(session)
     assert line.startswith('{"try":2,"topic":"t","offset":0,')
+
+
+def test_an_event_that_is_extended_before_its_sending_has_ended_still_times_out(core: Core) -> None:
+    session = core.connect()
+    core.type(session, "sub t as=s timeout=5s")
+    publish(core, "a")
+    assert b'"id":"a"' in session.take_output()
+    (extend,) = parse_lines([b"extend t a"], 100)
+    assert not isinstance(extend, Refusal)
+    core.broker.execute(session, extend, core.now_ms)
+    core.broker.sent(session, core.now_ms)
+    assert core.receive(session) == ["+OK extend t 1"]
+    core.pass_time(5.2)
+    assert [line[:8] for line in core.receive(session)] == ['{"try":2']
 
 
 def test_one_events_timeout_touches_no_other(core: Core) -> None:
