@@ -141,7 +141,6 @@ class Delivery:
             subscription, offset = self._letters.pop(letter)
             priority = subscription.dying.pop(offset)
             subscription.dead[offset] = (priority, letter)
-            subscription.died += 1
             if subscription.is_durable:
                 self._work.keep(DeadRecord(subscription.topic, subscription.name, offset, priority, letter))
 

@@ -35,7 +35,7 @@ class Subscription:
     """Positions in the lanes of its topic, what came back, what died, and who consumes it."""
 
     __slots__ = (
-        *("_delayed", "_lanes", "_returned", "_strays", "_turn", "attempts", "consumers", "dead", "died", "dying"),
+        *("_delayed", "_lanes", "_returned", "_strays", "_turn", "attempts", "consumers", "dead", "dying"),
         *("is_durable", "name", "policy", "positions", "redelivered", "settled", "start", "topic"),
     )
 
@@ -54,7 +54,6 @@ class Subscription:
         self.dead: dict[int, tuple[int, int]] = {}
         self.settled = 0
         self.redelivered = 0
-        self.died = 0
         self._lanes = lanes
         # (-priority, offset, slot): the order in which what came back is given again
         self._returned: list[tuple[int, int, int]] = []
