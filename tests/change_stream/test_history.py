@@ -114,7 +114,7 @@ def test_a_copy_that_was_left_goes_on_behind_the_gap(
     tmp_path: Path, forgetful: ReplicaSet, mongo: MongoClient[dict[str, Any]], broker: BrokerProcess
 ) -> None:
     database = mongo["left_copy"]
-    database.tweets.insert_many([{"_id": n} for n in range(800)])
+    database.tweets.insert_many([{"_id": n} for n in range(1500)])
     flags = ("--map", "tweets=tweets", "--snapshot", "initial", "--chunk-size", "5", "--on-history-lost", "now")
     with Publisher(tmp_path / "log", forgetful.url, broker.address, database.name, *flags) as publisher:
         wait_for(broker.address, "tweets", 20)
@@ -122,9 +122,9 @@ def test_a_copy_that_was_left_goes_on_behind_the_gap(
         assert not publisher.said("copied what was there")
         _forget(database)
         publisher.start()
-        events = wait_for(broker.address, "tweets", 801, 60)
+        events = wait_for(broker.address, "tweets", 1501, 60)
     operations = Counter(change["op"] for change in changes(broker))
-    assert operations == {"snapshot": 800, "gap": 1}
-    assert [event.sequence for event in events] == list(range(1, 802))
-    assert [event.id for event in events if event.id != "tweets"] == [str(n) for n in range(800)]
+    assert operations == {"snapshot": 1500, "gap": 1}
+    assert [event.sequence for event in events] == list(range(1, 1502))
+    assert [event.id for event in events if event.id != "tweets"] == [str(n) for n in range(1500)]
     mongo.drop_database(database.name)

@@ -151,13 +151,14 @@ def test_killed_at_any_moment_under_load_every_document_is_there_once(
 def test_mongodb_and_the_broker_killed_while_copying(tmp_path: Path, broker: BrokerProcess) -> None:
     with ReplicaSet(tmp_path / "mongo") as replica_set, MongoClient[dict[str, Any]](replica_set.url) as mongo:
         tweets = mongo.copied.tweets
-        count = 20_000
+        count = 10_000
         tweets.insert_many([{"_id": n, "text": "x" * 200} for n in range(count)])
         flags = ("--map", "tweets=tweets", "--snapshot", "initial", "--chunk-size", "40")
         with Publisher(tmp_path / "log", replica_set.url, broker.address, "copied", *flags) as publisher:
             until(lambda: len(published(broker.address, "tweets")) > 0)
             replica_set.kill()
             assert not publisher.said("copied what was there")
+            until(lambda: publisher.said("MongoDB is away"), 60)
             replica_set.start()
             tweets.update_one({"_id": 0}, {"$set": {"n": 1}})
             tweets.insert_one({"_id": count})
@@ -171,4 +172,3 @@ def test_mongodb_and_the_broker_killed_while_copying(tmp_path: Path, broker: Bro
             assert applied(events) == {document_id(document["_id"]): document for document in tweets.find()}
             kinds = Counter((event.id, json.loads(bytes(event.msg))["op"] == "update") for event in events)
             assert set(kinds.values()) == {1}
-            assert publisher.said("MongoDB is away")
