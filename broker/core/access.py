@@ -11,7 +11,7 @@ __all__ = ["EVERYTHING", "NOTHING", "Access"]
 
 _OPEN = (commands.Hello, commands.Help, commands.Ping, commands.Quit)
 _PUBLISHING = (commands.Publish, commands.Checkpoint)
-_ADMINISTERING = (commands.Redrive,)
+_ADMINISTERING = (commands.Redrive, commands.Clients)
 
 
 class Access(Struct, frozen=True):

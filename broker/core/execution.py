@@ -49,6 +49,8 @@ class Execution:
             commands.Dead: self._dead,
             commands.Redrive: self._redrive,
             commands.Unsettled: self._unsettled,
+            commands.Backlog: self._backlog,
+            commands.Clients: self._clients,
             commands.Help: self._help,
             commands.Ping: self._ping,
             commands.Quit: self._quit,
@@ -201,6 +203,14 @@ class Execution:
         subscription = self._subscription(self._topic(command.topic), command.name)
         report = reports.unsettled(subscription, command.start, command.limit)
         self._broker.reply(session, f"+OK unsettled {command.topic} {_json(report)}")
+
+    def _backlog(self, session: Session, command: commands.Backlog, now_ms: int) -> None:
+        subscription = self._subscription(self._topic(command.topic), command.name)
+        self._broker.reply(session, f"+OK backlog {command.topic} {_json(reports.backlog(subscription))}")
+
+    def _clients(self, session: Session, command: commands.Clients, now_ms: int) -> None:
+        found = reports.clients(self._broker.sessions.values(), command.limit)
+        self._broker.reply(session, f"+OK clients {_json(found)}")
 
     def _dead(self, session: Session, command: commands.Dead, now_ms: int) -> None:
         found = reports.dead(self._visible_to(session), command.topic, command.name, command.limit)

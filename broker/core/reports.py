@@ -1,11 +1,13 @@
 """What the broker tells of itself: the answers to ``topics``, ``stats``, ``explain`` and ``dead``."""
 
 from collections.abc import Iterable, Mapping
+from itertools import islice
 from typing import Any
 
 import msgspec
 
 from broker.core import slots
+from broker.core.session import Session
 from broker.core.subscription import Subscription
 from broker.core.topic import Topic
 
@@ -98,6 +100,36 @@ def unsettled(subscription: Subscription, start: int, limit: int) -> dict[str, A
     offsets = subscription.unsettled(start, limit + 1)
     after = offsets[limit] if len(offsets) > limit else None
     return {"offsets": list(slots.runs(offsets[:limit])), "next": after}
+
+
+def backlog(subscription: Subscription) -> dict[str, Any]:
+    """Return what a subscription still has before it, and with whom the rest is; to be asked for by one who looks at it."""
+    return {
+        "by_priority": {str(priority): count for priority, count in subscription.waiting_by_priority().items()},
+        "oldest": subscription.oldest(),
+        "consumers": [
+            {
+                "client": consumer.session.name,
+                "peer": consumer.session.peer,
+                "in_flight": len(consumer.in_flight),
+                "prefetch": consumer.prefetch,
+            }
+            for consumer in subscription.consumers
+        ],
+    }
+
+
+def clients(sessions: Iterable[Session], limit: int) -> list[dict[str, Any]]:
+    """Return who is connected, the first `limit` to have come, with the topics and subscriptions that each consumes."""
+    return [
+        {
+            "client": session.name,
+            "peer": session.peer,
+            "subscriptions": sorted(session.consumers),
+            "in_flight": sum(len(consumer.in_flight) for consumer in session.consumers.values()),
+        }
+        for session in islice(sessions, limit)
+    ]
 
 
 def _why_waiting(subscription: Subscription) -> str:

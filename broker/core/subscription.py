@@ -7,7 +7,9 @@ on its way to the disk), dead, or settled.
 
 import heapq
 from bisect import bisect_left, bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 from broker.core import slots
@@ -159,6 +161,25 @@ class Subscription:
         for priority, lane in self._lanes.by_priority.items():
             found.update(lane.slice(max(self.positions.get(priority, 0), lane.position_of(start)), count))
         return sorted(found)[:count]
+
+    def waiting_by_priority(self) -> dict[int, int]:
+        """Return how many events nobody has, those in a pause included, highest priority first."""
+        came_back = Counter(slots.priority_of(slot) for _, _, slot in (*self._returned, *self._delayed))
+        waiting = {
+            priority: lane.end - self.positions.get(priority, 0) + came_back[priority]
+            for priority, lane in self._lanes.by_priority.items()
+        }
+        return {priority: count for priority, count in sorted({**came_back, **waiting}.items(), reverse=True) if count}
+
+    def oldest(self) -> int | None:
+        """Return the lowest offset that is waiting or in flight, None where there is none."""
+        heads = (
+            lane.at(position)
+            for priority, lane in self._lanes.by_priority.items()
+            if (position := self.positions.get(priority, 0)) < lane.end
+        )
+        came_back = (offset for _, offset, _ in (*self._returned, *self._delayed))
+        return min(chain(heads, came_back, *(consumer.in_flight for consumer in self.consumers)), default=None)
 
     def record(self, visible: int) -> SubscriptionRecord:
         """Return what must be kept of it when the topic's events below `visible` can be read."""

@@ -8,7 +8,9 @@ from broker.events import IncomingEvent
 
 __all__ = [
     "Ack",
+    "Backlog",
     "Checkpoint",
+    "Clients",
     "Command",
     "Dead",
     "Explain",
@@ -141,6 +143,19 @@ class Unsettled(Struct):
     limit: int
 
 
+class Backlog(Struct):
+    """``backlog <topic> as=<subscription>``"""
+
+    topic: str
+    name: str
+
+
+class Clients(Struct):
+    """``clients [limit=…]``"""
+
+    limit: int
+
+
 class Read(Struct):
     """``read <topic> <offset>|earliest|latest [limit=…] [bytes=…]``"""
 
@@ -199,6 +214,8 @@ Command: TypeAlias = (
     | Dead
     | Redrive
     | Unsettled
+    | Backlog
+    | Clients
     | Read
     | Last
     | Checkpoint

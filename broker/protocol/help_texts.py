@@ -27,6 +27,9 @@ _HELP: Final = {
     "redrive": "redrive <topic> as=<subscription> <ref>...|all [rate=1000/s] - gives dead events to it again",
     "unsettled": "unsettled <topic> as=<subscription> [from=<offset>] [limit=10000] - which events wait or are in flight,"
     " as JSON: runs of offsets, and where to ask on",
+    "backlog": "backlog <topic> as=<subscription> - what it still has before it by priority, the oldest of it, and who has how"
+    " much in flight, as JSON",
+    "clients": "clients [limit=1000] - who is connected, as JSON; for administrators",
     "ping": "ping - answers +PONG",
     "help": "help [<command>] - lists the commands, or explains one",
     "quit": "quit - closes this connection",

@@ -14,7 +14,9 @@ from msgspec import Struct
 from broker.errors import Refusal
 from broker.protocol.commands import (
     Ack,
+    Backlog,
     Checkpoint,
+    Clients,
     Command,
     Dead,
     Explain,
@@ -288,6 +290,24 @@ def _unsettled(rest: bytes) -> Unsettled:
     return command
 
 
+def _backlog(rest: bytes) -> Backlog:
+    usage = "backlog <topic> as=<subscription>"
+    topic, *words = _words(rest, usage, 2)
+    options = Options(words)
+    name = options.text("as")
+    options.end()
+    if name is None:
+        raise Refusal("bad_arguments", f"usage: {usage}")
+    return Backlog(check_name(topic), check_name(name))
+
+
+def _clients(rest: bytes) -> Clients:
+    options = Options(_words(rest, "clients [limit=1000]", 0))
+    command = Clients(options.number("limit", 1000, 1, READ_LIMIT_MAX))
+    options.end()
+    return command
+
+
 def _read(rest: bytes) -> Read:
     topic, start, *words = _words(rest, "read <topic> <offset>|earliest|latest [limit=1000] [bytes=1048576]", 2)
     options = Options(words)
@@ -359,6 +379,8 @@ _VERBS: Final[dict[str, Callable[[bytes], Command]]] = {
     "dead": _dead,
     "redrive": _redrive,
     "unsettled": _unsettled,
+    "backlog": _backlog,
+    "clients": _clients,
     "read": _read,
     "last": _last,
     "checkpoint": _checkpoint,

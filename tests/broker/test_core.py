@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from broker.core import Session
+from broker.core import Access, Session
 from broker.errors import Refusal
 from broker.protocol import parse_lines
 from tests.broker.harness import Core
@@ -342,6 +342,35 @@ def test_explain_says_where_an_event_stands(core: Core) -> None:
     assert answer(core, teller, "explain t d as=s")["because"] == "no connection has this subscription"
     assert core.type(teller, "explain t z as=s")[0].startswith("-ERR no_event")
     assert core.type(teller, "explain t @9 as=s") == ["-ERR no_event t has the offsets 0 to 3"]
+
+
+def test_a_backlog_tells_what_waits_by_priority_and_who_has_the_rest(core: Core) -> None:
+    session = core.connect()
+    core.type(session, "hello billing", "sub t as=s prefetch=2 backoff=1m")
+    publish(core, "a", "b", "c", priority=1)
+    publish(core, "d", "e", priority=6)
+    core.type(session, "nack t @0")
+    found = answer(core, session, "backlog t as=s")
+    consumer = {"client": "billing", "peer": "test:1", "in_flight": 2, "prefetch": 2}
+    assert found == {"by_priority": {"6": 1, "1": 2}, "oldest": 0, "consumers": [consumer]}
+    assert (
+        sum(found["by_priority"].values())
+        == answer(core, session, "stats")["topics"]["t"]["subscriptions"]["s"]["pending"]
+    )
+    core.type(session, "ack t @1 @3", "ack t @2 @4")
+    core.pass_time(61)
+    core.type(session, "ack t @0")
+    assert answer(core, session, "backlog t as=s")["oldest"] is None
+
+
+def test_clients_are_told_to_administrators(core: Core) -> None:
+    session, other = core.connect(), core.connect()
+    core.type(session, "hello billing", "sub t as=s")
+    publish(core, "a")
+    found = answer(core, other, "clients limit=1")
+    assert found == [{"client": "billing", "peer": "test:1", "subscriptions": [["t", "s"]], "in_flight": 1}]
+    other.access = Access("guest", ("*",), ("*",))
+    assert core.type(other, "clients") == ["-ERR forbidden guest does not administer"]
 
 
 def test_refused_events_are_kept_but_not_without_bound(core: Core) -> None:
