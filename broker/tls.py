@@ -5,7 +5,7 @@ from pathlib import Path
 
 from broker.errors import StartError
 
-__all__ = ["server_context"]
+__all__ = ["client_context", "server_context"]
 
 
 def server_context(certificate: Path, key: Path, client_ca: Path | None) -> ssl.SSLContext:
@@ -18,4 +18,15 @@ def server_context(certificate: Path, key: Path, client_ca: Path | None) -> ssl.
             context.verify_mode = ssl.CERT_REQUIRED
     except (OSError, ssl.SSLError) as error:
         raise StartError(f"cannot use the certificate {certificate} with the key {key}: {error}") from error
+    return context
+
+
+def client_context(authority: Path | None, certificate: Path | None, key: Path | None) -> ssl.SSLContext:
+    """Return what a client needs, with its own certificate where there is one. Raises StartError."""
+    try:
+        context = ssl.create_default_context(cafile=authority)
+        if certificate is not None:
+            context.load_cert_chain(certificate, key)
+    except OSError as error:
+        raise StartError(f"cannot use the TLS files: {error}") from error
     return context

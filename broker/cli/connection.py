@@ -9,10 +9,11 @@ from pydantic import AfterValidator, Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from broker.addresses import split_address
-from broker.errors import BrokerUnreachable, Refusal, StartError
+from broker.errors import BrokerUnreachable, Refusal
 from broker.program import settings_config
 from broker.protocol import check_name
 from broker.sync_client import SyncClient
+from broker.tls import client_context
 from broker.units import Seconds
 
 __all__ = ["Connection", "Name", "command_config"]
@@ -84,10 +85,4 @@ class Connection(BaseSettings):
     def _tls_context(self) -> ssl.SSLContext | None:
         if not (self.tls or self.tls_ca or self.tls_cert):
             return None
-        try:
-            context = ssl.create_default_context(cafile=self.tls_ca)
-            if self.tls_cert is not None:
-                context.load_cert_chain(self.tls_cert, self.tls_key)
-        except OSError as error:
-            raise StartError(f"cannot use the TLS files: {error}") from error
-        return context
+        return client_context(self.tls_ca, self.tls_cert, self.tls_key)
