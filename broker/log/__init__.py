@@ -1,8 +1,10 @@
 """A topic's log: segments of JSON Lines with an index beside each. Files, and nothing else."""
 
 from broker.log.commit_log import CommitLog, Recovery
+from broker.log.damage import Damage
 from broker.log.memory import MemoryLog
-from broker.log.segment import Batch, Damage
+from broker.log.retention import Span, first_kept
+from broker.log.segment import Batch
 from broker.log.topic_log import TopicLog
 
-__all__ = ["Batch", "CommitLog", "Damage", "MemoryLog", "Recovery", "TopicLog"]
+__all__ = ["Batch", "CommitLog", "Damage", "MemoryLog", "Recovery", "Span", "TopicLog", "first_kept"]

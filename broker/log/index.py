@@ -1,6 +1,8 @@
 """The index beside a segment: one fixed-width entry an event, so that an offset is an address.
 
-The index can always be made again from the segment; it never says anything the segment does not.
+The index can always be made again from the segment. It says two things that the segment does not: each line's crc32c,
+and where a batch began. A batch is written when the disk has the one before it, so whatever follows a batch's beginning
+proves that all before it was synced. The index of a closed segment ends with the crc32c of its entries.
 """
 
 import struct
@@ -11,20 +13,42 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-__all__ = ["ENTRY_BYTES", "Entry", "decode_entries", "encode_entries", "entry_at", "lanes_of", "split_by_priority"]
+__all__ = [
+    "BATCH_MARK",
+    "ENTRY_BYTES",
+    "SEAL_BYTES",
+    "Entry",
+    "decode_entries",
+    "encode_entries",
+    "entry_at",
+    "lanes_of",
+    "mark_batch",
+    "pack_entry",
+    "seal_of",
+    "split_by_priority",
+    "unseal",
+    "without_marks",
+]
 
-_ENTRY: Final = struct.Struct("<QQIB3x")
+_PLAIN: Final = struct.Struct("<QQIB3x")
+_ENTRY: Final = struct.Struct("<QQIBB2x")
+_SEAL: Final = struct.Struct("<I")
 ENTRY_BYTES: Final = _ENTRY.size
+SEAL_BYTES: Final = _SEAL.size
 _PRIORITY_AT: Final = 20
+_MARKS_AT: Final = 21
+BATCH_MARK: Final = 1
+"""In an entry's `marks`: a batch began with this event."""
 
 
 class Entry(NamedTuple):
-    """Where an event's line ends in its segment, when it was stored (ms), its crc32c, and its priority."""
+    """Where an event's line ends in its segment, when it was stored (ms), its crc32c, its priority, and `BATCH_MARK`."""
 
     end: int
     timestamp: int
     crc: int
     priority: int
+    marks: int = 0
 
 
 def encode_entries(
@@ -32,8 +56,27 @@ def encode_entries(
 ) -> tuple[bytes, int]:
     """Return the entries for `lines` that begin at byte `start` of their segment, and the byte where the last one ends."""
     ends = list(accumulate(map(len, lines), initial=start))
-    entries = b"".join(map(_ENTRY.pack, ends[1:], timestamps, map(crc32c, lines), priorities))
+    entries = b"".join(map(_PLAIN.pack, ends[1:], timestamps, map(crc32c, lines), priorities))
     return entries, ends[-1]
+
+
+def mark_batch(entries: bytes) -> bytearray:
+    """Return `entries`, the first of which begins a batch."""
+    marked = bytearray(entries)
+    marked[_MARKS_AT] |= BATCH_MARK
+    return marked
+
+
+def without_marks(entries: bytes) -> bytearray:
+    """Return `entries` as their lines alone tell them."""
+    plain = bytearray(entries)
+    plain[_MARKS_AT::ENTRY_BYTES] = bytes(len(entries) // ENTRY_BYTES)
+    return plain
+
+
+def pack_entry(entry: Entry) -> bytes:
+    """Return one entry as it stands in the index."""
+    return _ENTRY.pack(*entry)
 
 
 def decode_entries(raw: bytes) -> list[Entry]:
@@ -44,6 +87,17 @@ def decode_entries(raw: bytes) -> list[Entry]:
 def entry_at(raw: bytes, number: int) -> Entry:
     """Return one entry of `raw`."""
     return Entry(*_ENTRY.unpack_from(raw, number * ENTRY_BYTES))
+
+
+def seal_of(entries: bytes) -> bytes:
+    """Return what closes an index of these entries."""
+    return _SEAL.pack(crc32c(entries))
+
+
+def unseal(raw: bytes) -> bytes | None:
+    """Return the entries of a closed index, None where it is not whole."""
+    entries, seal = raw[:-SEAL_BYTES], raw[-SEAL_BYTES:]
+    return entries if len(entries) % ENTRY_BYTES == 0 and seal == seal_of(entries) else None
 
 
 def lanes_of(first: int, raw: bytes) -> dict[int, "array[int]"]:

@@ -4,20 +4,26 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
 
+from broker.log.damage import Damage
 from broker.log.index import split_by_priority
-from broker.log.segment import Batch, Damage
+from broker.log.retention import Span
+from broker.log.segment import Batch
 
 __all__ = ["MemoryLog"]
 
+_SPAN_BYTES = 1 << 20
+
 
 class MemoryLog:
-    """All lines in a list."""
+    """All lines in a list, in parts of about `span_bytes` that can be forgotten."""
 
-    earliest = 0
-
-    def __init__(self) -> None:
+    def __init__(self, *, span_bytes: int = _SPAN_BYTES) -> None:
+        self.earliest = 0
         self.size = 0
         self.last_timestamp = 0
+        self._span_bytes = span_bytes
+        self._closed: list[Span] = []
+        self._open_bytes = 0
         self._lines: list[bytes] = []
         self._priorities = bytearray()
         self._timestamps: list[int] = []
@@ -25,21 +31,26 @@ class MemoryLog:
     @property
     def next(self) -> int:
         """The offset behind the last written event."""
-        return len(self._lines)
+        return self.earliest + len(self._lines)
 
     def append(self, batch: Batch) -> None:
         """Keep a batch."""
+        if self._open_bytes >= self._span_bytes:
+            self._close_span()
         self._lines += batch.lines
         self._priorities += bytes(batch.priorities)
         self._timestamps += batch.timestamps
-        self.size += sum(map(len, batch.lines))
+        size = sum(map(len, batch.lines))
+        self.size += size
+        self._open_bytes += size
         self.last_timestamp = batch.timestamps[-1]
 
     def read(self, first: int, count: int, bytes_max: int) -> tuple[list[bytes], int, list[Damage]]:
         """Return up to `count` lines of about `bytes_max` bytes from `first` on, and the offset behind them."""
+        first = max(first, self.earliest)
         lines: list[bytes] = []
         size = 0
-        for line in self._lines[first : first + count]:
+        for line in self._lines[first - self.earliest : first - self.earliest + count]:
             if lines and size + len(line) > bytes_max:
                 break
             lines.append(line)
@@ -48,20 +59,47 @@ class MemoryLog:
 
     def pick(self, offsets: Sequence[int]) -> dict[int, bytes]:
         """Return single lines."""
-        return {offset: self._lines[offset] for offset in offsets}
+        return {offset: self._lines[offset - self.earliest] for offset in offsets if offset >= self.earliest}
 
     def lanes(self, first: int) -> dict[int, "array[int]"]:
         """Return the offsets from `first` to the end by priority."""
-        priorities = bytes(self._priorities[first:])
+        first = max(first, self.earliest)
+        priorities = bytes(self._priorities[first - self.earliest :])
         return split_by_priority(first, priorities) if priorities else {}
 
     def priority_of(self, offset: int) -> int:
-        """Return the priority of the event at `offset`."""
-        return self._priorities[offset]
+        """Return the priority of the event at `offset`, 0 where it is not there."""
+        return self._priorities[offset - self.earliest] if self.earliest <= offset < self.next else 0
 
     def offset_at(self, time_ms: int) -> int:
         """Return the first offset stored at or after `time_ms`, `next` where there is none."""
-        return bisect_left(self._timestamps, time_ms)
+        return self.earliest + bisect_left(self._timestamps, time_ms)
+
+    def spans(self) -> list[Span]:
+        """Return the parts that `forget_below` could remove, in order."""
+        return list(self._closed)
+
+    def end_older(self, time_ms: int) -> None:
+        """Close the last part if all its events were stored before `time_ms`, so that it can go."""
+        if self._open_bytes and self.last_timestamp < time_ms:
+            self._close_span()
+
+    def forget_below(self, offset: int) -> None:
+        """Remove the parts that lie below `offset` as a whole."""
+        while self._closed and self._closed[0].next <= offset:
+            span = self._closed.pop(0)
+            count = span.next - self.earliest
+            del self._lines[:count], self._priorities[:count], self._timestamps[:count]
+            self.earliest = span.next
+            self.size -= span.size
+
+    def skip_to(self, offset: int) -> None:
+        """Nothing is ever lost before it that could have been given."""
+        raise ValueError(f"offset {offset} was never given")
 
     def close(self) -> None:
         """Nothing is open."""
+
+    def _close_span(self) -> None:
+        self._closed.append(Span(self.next, self._open_bytes, self.last_timestamp))
+        self._open_bytes = 0

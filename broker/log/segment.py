@@ -2,27 +2,40 @@
 
 Always true of an open segment: the lines of the offsets ``first … next - 1`` end at `size`, in the file and in the
 index alike, and everything up to there was written by one `append` after the other. What a crash leaves behind `size`
-is cut by `recover`.
+is cut by `recover`. A sealed segment is not written to any more, and the disk has all of its index.
 """
 
+import mmap
 import os
+import weakref
 from array import array
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-import msgspec
 from crc32c import crc32c
 
-from broker.log.index import ENTRY_BYTES, Entry, decode_entries, encode_entries, entry_at, lanes_of
+from broker.log.damage import Damage, find_line, is_written
+from broker.log.index import (
+    ENTRY_BYTES,
+    Entry,
+    decode_entries,
+    encode_entries,
+    entry_at,
+    lanes_of,
+    mark_batch,
+    seal_of,
+    unseal,
+)
+from broker.log.scan import Scan
 
-__all__ = ["Batch", "Damage", "Recovered", "Segment"]
+__all__ = ["Batch", "Recovered", "Segment"]
 
-_SCAN_BYTES = 4 << 20
-_NEAR = 64
-_PICK_MAX = 1000
+_NEAR: Final = 64
+_PICK_MAX: Final = 1000
 
 
 @dataclass(slots=True)
@@ -40,31 +53,20 @@ class Batch:
         return self.first + len(self.lines)
 
 
-class Damage(NamedTuple):
-    """A line that is not what was written."""
-
-    offset: int
-    reason: str
-
-
 class Recovered(NamedTuple):
-    """What `Segment.recover` found: the bytes it cut behind the last good line, and whether it made the index again."""
+    """What `Segment.recover` found: bytes it cut behind the last event, whether it made the index again, damaged events."""
 
     cut_bytes: int
     is_index_rebuilt: bool
-
-
-class _Place(msgspec.Struct):
-    offset: int
-    timestamp: int
-    priority: int
-
-
-_decode_place = msgspec.json.Decoder(_Place).decode
+    damaged: int
 
 
 class Segment:
-    """One file of a topic's log. The name is its first offset, with 20 digits."""
+    """One file of a topic's log. The name is its first offset, with 20 digits.
+
+    The files close when `close` is called or nobody has the segment any more, so that one which retention takes away
+    lives as long as somebody reads it.
+    """
 
     def __init__(self, directory: Path, first: int) -> None:
         self.first = first
@@ -76,11 +78,16 @@ class Segment:
         flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC
         self._file = os.open(self.path, flags, 0o644)
         self._index = os.open(self.index_path, flags, 0o644)
+        self._closing = weakref.finalize(self, _close, self._file, self._index)
 
     def close(self) -> None:
         """Close both files; what was written stays."""
-        os.close(self._file)
-        os.close(self._index)
+        self._closing()
+
+    def remove(self) -> None:
+        """Take the files' names away, the lines' first, so that an index is never without lines. Raises OSError."""
+        self.path.unlink(missing_ok=True)
+        self.index_path.unlink(missing_ok=True)
 
     def append(self, batch: Batch, *, is_synced: bool) -> None:
         """Write a batch behind the last line and, if asked, wait until the disk has it.
@@ -92,12 +99,24 @@ class Segment:
             raise ValueError(f"offset {batch.first} does not follow {self.next - 1}")
         entries, size = encode_entries(self.size, batch.lines, batch.timestamps, batch.priorities)
         _write_at(self._file, b"".join(batch.lines), self.size)
-        _write_at(self._index, entries, (self.next - self.first) * ENTRY_BYTES)
+        _write_at(self._index, mark_batch(entries), (self.next - self.first) * ENTRY_BYTES)
         if is_synced:
             os.fdatasync(self._file)
         self.size = size
         self.next = batch.next
         self.last_timestamp = batch.timestamps[-1]
+
+    def cut_tail(self) -> None:
+        """Take away what stands behind `size`. Raises OSError."""
+        os.ftruncate(self._file, self.size)
+
+    def seal(self) -> None:
+        """End the segment: cut what was never confirmed, and have the disk take the whole index. Raises OSError."""
+        self.cut_tail()
+        length = (self.next - self.first) * ENTRY_BYTES
+        os.ftruncate(self._index, length)
+        _write_at(self._index, seal_of(os.pread(self._index, length, 0)), length)
+        os.fdatasync(self._index)
 
     def read(self, first: int, count: int, bytes_max: int) -> tuple[list[bytes], list[Damage]]:
         """Read up to `count` lines from offset `first`, at least one and no more than `bytes_max` beyond it.
@@ -109,17 +128,19 @@ class Segment:
         start = self._entries(first - 1, 1)[0].end if first > self.first else 0
         while count > 1 and entries[count - 1].end - start > bytes_max:
             count = max(1, count // 2)
-        blob = os.pread(self._file, entries[count - 1].end - start, start)
+        blob = self._bytes(start, entries[count - 1].end)
         lines: list[bytes] = []
         damaged: list[Damage] = []
         at = 0
         for offset, entry in enumerate(entries[:count], first):
-            line = blob[at : entry.end - start]
+            line: bytes | None = blob[at : entry.end - start]
             at = entry.end - start
-            if crc32c(line) == entry.crc:
-                lines.append(line)
-            else:
+            if crc32c(line) != entry.crc:
+                line = self._search(offset, entry, line)
+            if line is None:
                 damaged.append(Damage(offset, "crc32c differs"))
+            else:
+                lines.append(line)
         return lines, damaged
 
     def pick(self, offsets: Sequence[int]) -> dict[int, bytes]:
@@ -142,13 +163,14 @@ class Segment:
         before = max(first - 1, self.first)
         index = os.pread(self._index, (first + count - before) * ENTRY_BYTES, (before - self.first) * ENTRY_BYTES)
         base = entry_at(index, 0).end if first > self.first else 0
-        size = entry_at(index, first + count - 1 - before).end - base
-        blob = os.pread(self._file, size, base)
+        blob = self._bytes(base, entry_at(index, first + count - 1 - before).end)
         for offset in offsets:
             start = entry_at(index, offset - before - 1).end - base if offset > first else 0
             entry = entry_at(index, offset - before)
-            line = blob[start : entry.end - base]
-            if crc32c(line) == entry.crc:
+            line: bytes | None = blob[max(start, 0) : max(entry.end - base, 0)]
+            if crc32c(line) != entry.crc:
+                line = self._search(offset, entry, line)
+            if line is not None:
                 found[offset] = line
 
     def lanes(self, first: int) -> dict[int, "array[int]"]:
@@ -168,79 +190,81 @@ class Segment:
             + self.first
         )
 
-    def open_closed(self) -> bool:
-        """Take over a segment that another follows, by its index alone; False where the index does not fit the file."""
+    def open_sealed(self, limit: int) -> bool:
+        """Take over a segment that another follows at offset `limit`, by its index alone; False where that is not whole."""
         size = os.fstat(self._file).st_size
-        count, odd = divmod(os.fstat(self._index).st_size, ENTRY_BYTES)
-        if count == 0 or odd:
+        entries = unseal(os.pread(self._index, os.fstat(self._index).st_size, 0))
+        if entries is None or self.first + len(entries) // ENTRY_BYTES > limit:
             return False
-        last = decode_entries(os.pread(self._index, ENTRY_BYTES, (count - 1) * ENTRY_BYTES))[0]
+        last = entry_at(entries, len(entries) // ENTRY_BYTES - 1) if entries else Entry(0, 0, 0, 0)
         if last.end != size:
             return False
-        self.size, self.next, self.last_timestamp = size, self.first + count, last.timestamp
+        self.size, self.next, self.last_timestamp = size, self.first + len(entries) // ENTRY_BYTES, last.timestamp
         return True
 
-    def recover(self) -> Recovered:
-        """Find the last good line by reading the file, make the index fit it, and cut what is behind it."""
+    def recover(self, limit: int | None = None) -> Recovered:
+        """Find the events by reading the file, make the index fit them, and cut what is behind the last one.
+
+        `limit` is the offset at which the next segment begins, None where there is none. Whole events that must be cut,
+        since something before them was never written, are kept in a file of their own. Raises OSError.
+        """
         known = os.pread(self._index, os.fstat(self._index).st_size, 0)
         file_size = os.fstat(self._file).st_size
-        made = bytearray()
-        while lines := self._next_lines():
-            places = [self._place(number, line) for number, line in enumerate(lines, self.next)]
-            entries, self.size = encode_entries(
-                self.size, lines, [place.timestamp for place in places], [place.priority for place in places]
-            )
-            made += self._keep_known(entries, known, len(made))
-            self.next += len(lines)
-            self.last_timestamp = places[-1].timestamp
+        with _mapped(self._file, file_size) as data:
+            scan = Scan(data, known, self.first, limit)
+            if scan.has_events_behind:
+                self._set_aside(data[scan.size :], scan.size)
+        self.size, self.next, self.last_timestamp = scan.size, scan.next, scan.last_timestamp
         if file_size > self.size:
-            os.ftruncate(self._file, self.size)
+            self.cut_tail()
             os.fdatasync(self._file)
-        is_rebuilt = bytes(made) != known
-        if is_rebuilt:
+        made = bytes(scan.entries) + (seal_of(scan.entries) if limit is not None else b"")
+        if made != known:
             os.ftruncate(self._index, 0)
-            _write_at(self._index, bytes(made), 0)
-        return Recovered(file_size - self.size, is_rebuilt and len(known) > 0)
+            _write_at(self._index, made, 0)
+            # Entries of events that were cut must not come back and speak for those that take their places.
+            os.fdatasync(self._index)
+        is_rebuilt = len(known) > 0 and known[: len(scan.entries)] != scan.entries
+        return Recovered(file_size - self.size, is_rebuilt, scan.damaged)
 
-    def _keep_known(self, entries: bytes, known: bytes, at: int) -> bytes:
-        """Prefer the index's own entry where it agrees about the line's end, so that a flipped bit stays noticed."""
-        old = known[at : at + len(entries)]
-        if len(old) != len(entries) or old == entries:
-            return entries
-        kept = bytearray()
-        for i in range(0, len(entries), ENTRY_BYTES):
-            before, now = old[i : i + ENTRY_BYTES], entries[i : i + ENTRY_BYTES]
-            kept += before if before[:8] == now[:8] else now
-        return bytes(kept)
+    def _set_aside(self, cut: bytes, position: int) -> None:
+        with suppress(FileExistsError), self.path.with_suffix(f".cut-{position}").open("xb") as aside:
+            aside.write(cut)
+            os.fsync(aside.fileno())
 
-    def _next_lines(self) -> list[bytes]:
-        """Read the whole lines behind `size`, a few MiB of them, up to the first that was not written to its end."""
-        length = _SCAN_BYTES
-        while True:
-            blob = os.pread(self._file, length, self.size)
-            whole = blob.rfind(b"\n") + 1
-            if whole or len(blob) < length:
-                break
-            length *= 2
-        lines = [line + b"\n" for line in blob[:whole].split(b"\n")[:-1]]
-        for number, line in enumerate(lines):
-            if b"\0" in line:
-                return lines[:number]
-        return lines
+    def _bytes(self, start: int, end: int) -> bytes:
+        """Read the bytes between two ends as the index tells them, which may be wrong."""
+        return os.pread(self._file, min(end, self.size) - start, start) if start < min(end, self.size) else b""
 
-    def _place(self, offset: int, line: bytes) -> _Place:
-        try:
-            place = _decode_place(line)
-        except msgspec.MsgspecError:
-            return _Place(offset, self.last_timestamp, 0)
-        return place if place.offset == offset else _Place(offset, self.last_timestamp, 0)
+    def _search(self, offset: int, entry: Entry, line: bytes) -> bytes | None:
+        """Look again for a line whose crc32c differs, as if the index had the damage; None where it is the line's."""
+        if is_written(line, entry, offset):
+            return line
+        low = max(self.first, offset - 3)
+        starts = {before.end for before in self._entries(low, offset - low)} | ({0} if low == self.first else set())
+        return find_line(self._file, entry, offset, sorted(start for start in starts if start < self.size))
 
     def _entries(self, first: int, count: int) -> list[Entry]:
         raw = os.pread(self._index, count * ENTRY_BYTES, (first - self.first) * ENTRY_BYTES)
         return decode_entries(raw)
 
 
-def _write_at(file: int, data: bytes, position: int) -> None:
+@contextmanager
+def _mapped(file: int, size: int) -> "Iterator[bytes | mmap.mmap]":
+    """Give a file's bytes without reading them all; an empty file cannot be mapped."""
+    if size == 0:
+        yield b""
+        return
+    with mmap.mmap(file, size, access=mmap.ACCESS_READ) as data:
+        yield data
+
+
+def _close(file: int, index: int) -> None:
+    os.close(file)
+    os.close(index)
+
+
+def _write_at(file: int, data: "bytes | bytearray", position: int) -> None:
     view = memoryview(data)
     while view:
         written = os.pwrite(file, view, position)

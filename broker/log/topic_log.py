@@ -4,7 +4,9 @@ from array import array
 from collections.abc import Sequence
 from typing import Protocol
 
-from broker.log.segment import Batch, Damage
+from broker.log.damage import Damage
+from broker.log.retention import Span
+from broker.log.segment import Batch
 
 __all__ = ["TopicLog"]
 
@@ -44,7 +46,7 @@ class TopicLog(Protocol):
         ...
 
     def pick(self, offsets: Sequence[int]) -> dict[int, bytes]:
-        """Read single lines, `offsets` being in order and there; damaged ones are missing in the result."""
+        """Read single lines, `offsets` being in order; damaged ones and those not there are missing in the result."""
         ...
 
     def lanes(self, first: int) -> dict[int, "array[int]"]:
@@ -52,11 +54,27 @@ class TopicLog(Protocol):
         ...
 
     def priority_of(self, offset: int) -> int:
-        """Return the priority of the event at `offset`, which must be there."""
+        """Return the priority of the event at `offset`, 0 where it is not there."""
         ...
 
     def offset_at(self, time_ms: int) -> int:
         """Return the first offset stored at or after `time_ms`, `next` where there is none."""
+        ...
+
+    def spans(self) -> list[Span]:
+        """Return the parts that `forget_below` could remove, in order."""
+        ...
+
+    def end_older(self, time_ms: int) -> None:
+        """Close the last part if all its events were stored before `time_ms`, so that it can go. Raises OSError."""
+        ...
+
+    def forget_below(self, offset: int) -> None:
+        """Remove the parts that lie below `offset` as a whole. Raises OSError."""
+        ...
+
+    def skip_to(self, offset: int) -> None:
+        """Go on at `offset`, which must not be lower than `next`, since those between were given before. Raises OSError."""
         ...
 
     def close(self) -> None:

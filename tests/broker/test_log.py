@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.log import Batch, CommitLog, MemoryLog, TopicLog
+from broker.log import Batch, CommitLog, Damage, MemoryLog, TopicLog
 from broker.log.index import ENTRY_BYTES
 
 
@@ -30,7 +30,7 @@ def read_all(log: TopicLog) -> list[bytes]:
 
 @pytest.fixture(params=["disk", "memory"])
 def log(request: pytest.FixtureRequest, tmp_path: Path) -> TopicLog:
-    return MemoryLog() if request.param == "memory" else CommitLog(tmp_path / "t", segment_bytes=500)
+    return MemoryLog(span_bytes=500) if request.param == "memory" else CommitLog(tmp_path / "t", segment_bytes=500)
 
 
 def test_what_is_appended_can_be_read_from_any_offset(log: TopicLog) -> None:
@@ -145,8 +145,7 @@ def test_a_flipped_bit_takes_one_event_and_is_named(
     place %= len(data)
     data[place] ^= 1 << bit
     file.write_bytes(data)
-    # A line end that is gone joins two lines when the segment is scanned; by the index it is one line's damage.
-    if is_reopened and b"\n" not in (data[place : place + 1], bytes([data[place] ^ 1 << bit])):
+    if is_reopened:
         log.close()
         log = CommitLog(folder)
     lines, after, damaged = log.read(0, 8, 1 << 20)
@@ -176,3 +175,187 @@ def test_a_failed_write_is_taken_back_and_writing_goes_on_in_a_new_segment(
     log.close()
     assert len(list(tmp_path.glob("*.jsonl"))) == 2
     assert read_all(CommitLog(tmp_path)) == batch(0, 3).lines + batch(3, 4, size=5).lines
+
+
+def test_old_segments_are_forgotten_as_a_whole_and_offsets_go_on(log: TopicLog) -> None:
+    for first in range(0, 60, 6):
+        log.append(batch(first, 6))
+    spans = log.spans()
+    assert len(spans) > 2
+    log.forget_below(spans[1].next + 1)
+    assert log.earliest == spans[1].next
+    assert log.spans() == spans[2:]
+    assert log.size == sum(map(len, batch(log.earliest, 60 - log.earliest).lines))
+    lines, after, damaged = log.read(0, 1, 1 << 20)
+    assert (lines, after, damaged) == (batch(log.earliest, 1).lines, log.earliest + 1, [])
+    assert log.pick([0, log.earliest, 59]).keys() == {log.earliest, 59}
+    assert min(min(offsets) for offsets in log.lanes(0).values()) == log.earliest
+    log.forget_below(60)
+    assert log.earliest == spans[-1].next
+    log.append(batch(60, 1))
+    assert log.next == 61
+    assert read_all(log) == batch(log.earliest, 61 - log.earliest).lines
+
+
+def test_the_last_segment_is_ended_when_all_of_it_is_old(log: TopicLog) -> None:
+    log.append(batch(0, 3))
+    log.end_older(2)
+    assert log.spans() == []
+    log.end_older(3)
+    assert [span.next for span in log.spans()] == [3]
+    log.forget_below(3)
+    assert (log.earliest, log.next) == (3, 3)
+    log.append(batch(3, 1))
+    assert read_all(log) == batch(3, 1).lines
+
+
+def test_a_reader_keeps_a_segment_that_retention_takes_away(tmp_path: Path) -> None:
+    log = CommitLog(tmp_path, segment_bytes=300)
+    for first in range(0, 20, 4):
+        log.append(batch(first, 4))
+    held = log._segments
+    log.forget_below(16)
+    assert len(list(tmp_path.glob("*.jsonl"))) == 1
+    assert held.all[0].read(0, 4, 1 << 20)[0] == batch(0, 4).lines
+
+
+def filled(folder: Path, count: int = 5, *, segment_bytes: int = 1 << 20) -> Path:
+    """Write batches of four and return the first segment."""
+    log = CommitLog(folder, segment_bytes=segment_bytes)
+    for first in range(0, 4 * count, 4):
+        log.append(batch(first, 4))
+    log.close()
+    return folder / f"{0:020d}.jsonl"
+
+
+def overwrite(file: Path, start: int, data: bytes) -> None:
+    raw = bytearray(file.read_bytes())
+    raw[start : start + len(data)] = data
+    file.write_bytes(raw)
+
+
+# A hole in an open segment without an index is what a batch leaves that never got to the disk.
+@pytest.mark.parametrize(
+    ("segment_bytes", "has_index", "is_hole"),
+    [(500, True, True), (500, False, True), (1 << 20, True, True), (1 << 20, False, False)],
+)
+@pytest.mark.parametrize("wrong", [b"\x00", b"\x00" * 70, b"}{", b"\n\n\n"])
+def test_damage_in_the_middle_takes_the_events_it_hit_and_no_other(
+    tmp_path: Path, wrong: bytes, segment_bytes: int, has_index: bool, is_hole: bool
+) -> None:
+    file = filled(tmp_path, segment_bytes=segment_bytes)
+    whole = batch(0, 20).lines
+    start = sum(map(len, whole[:2])) + 30
+    overwrite(file, start, wrong if is_hole else wrong.replace(b"\0\0", b"??"))
+    if not has_index:
+        file.with_suffix(".index").unlink()
+    hit = {2, 3} if len(wrong) > 60 else {2}
+    log = CommitLog(tmp_path)
+    lines: list[bytes] = []
+    damaged: list[Damage] = []
+    at = 0
+    while at < 20:
+        some, at, broken = log.read(at, 20, 1 << 20)
+        lines += some
+        damaged += broken
+    assert lines == [line for number, line in enumerate(whole) if number not in hit]
+    assert {damage.offset for damage in damaged} == hit
+    assert log.pick(range(20)).keys() == set(range(20)) - hit
+    assert log.next == 20
+    log.append(batch(20, 2))
+    log.close()
+
+
+def test_a_hole_that_the_last_batch_left_ends_the_log_and_what_stood_behind_it_is_kept_aside(tmp_path: Path) -> None:
+    file = filled(tmp_path, 3)
+    whole = batch(0, 12).lines
+    # The batch's first sector never reached the disk, the rest of it did.
+    overwrite(file, sum(map(len, whole[:8])), b"\0" * (len(whole[8]) + 10))
+    log = CommitLog(tmp_path)
+    assert log.next == 8
+    assert read_all(log) == whole[:8]
+    (aside,) = tmp_path.glob("*.cut-*")
+    assert aside.read_bytes().endswith(whole[10] + whole[11])
+    log.append(batch(8, 2))
+    log.close()
+    assert read_all(CommitLog(tmp_path)) == batch(0, 10).lines
+
+
+@settings(max_examples=60, deadline=None)
+@given(place=st.integers(0, 100_000), bit=st.integers(0, 7), is_running=st.booleans())
+def test_a_flipped_bit_in_an_index_takes_nothing(
+    tmp_path_factory: pytest.TempPathFactory, place: int, bit: int, is_running: bool
+) -> None:
+    folder = tmp_path_factory.mktemp("flip")
+    log = CommitLog(folder, segment_bytes=500)
+    for first in range(0, 20, 4):
+        log.append(batch(first, 4))
+    indexes = sorted(folder.glob("*.index"))
+    index = indexes[place % len(indexes)]
+    raw = bytearray(index.read_bytes())
+    # What a running broker has of an index is its entries; the seal counts when it starts.
+    length = len(raw) // ENTRY_BYTES * ENTRY_BYTES if is_running else len(raw)
+    raw[place % length] ^= 1 << bit
+    with index.open("r+b") as file:
+        file.write(raw)
+    if not is_running:
+        log.close()
+        log = CommitLog(folder)
+        assert {p: list(o) for p, o in log.lanes(0).items()} == {
+            p: [n for n in range(20) if n % 3 == p] for p in range(3)
+        }
+    assert read_all(log) == batch(0, 20).lines
+    assert log.pick(range(20)) == dict(enumerate(batch(0, 20).lines))
+    log.close()
+
+
+def test_a_segment_that_is_gone_leaves_a_gap_that_readers_pass(tmp_path: Path) -> None:
+    filled(tmp_path, segment_bytes=300)
+    names = sorted(tmp_path.glob("*.jsonl"))
+    lost = int(names[1].stem), int(names[2].stem)
+    names[1].unlink()
+    log = CommitLog(tmp_path)
+    assert log.recovery.missing == lost[1] - lost[0]
+    kept = [number for number in range(20) if not lost[0] <= number < lost[1]]
+    lines: list[bytes] = []
+    at = 0
+    while at < log.next:
+        some, at, _ = log.read(at, 3, 1 << 20)
+        lines += some
+    assert lines == [batch(0, 20).lines[number] for number in kept]
+    assert log.pick(range(20)).keys() == set(kept)
+    assert log.priority_of(lost[0]) == 0
+    assert not (tmp_path / f"{lost[0]:020d}.index").exists()
+    log.close()
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "index"])
+@pytest.mark.parametrize("number", [0, 1, -1])
+def test_files_of_any_length_open_and_the_other_segments_are_whole(tmp_path: Path, suffix: str, number: int) -> None:
+    filled(tmp_path / "a", segment_bytes=300)
+    names = sorted((tmp_path / "a").glob(f"*.{suffix}"))
+    raw = names[number].read_bytes()
+    segments = [int(path.stem) for path in sorted((tmp_path / "a").glob("*.jsonl"))]
+    first = int(names[number].stem)
+    behind = min((one for one in segments if one > first), default=20)
+    files = {path: path.read_bytes() for path in (tmp_path / "a").iterdir()}
+    for length in range(0, len(raw), 17):
+        for path, content in files.items():
+            path.write_bytes(content)
+        names[number].write_bytes(raw[:length])
+        log = CommitLog(tmp_path / "a")
+        there = set(read_all(log))
+        lost = set() if suffix == "index" else set(range(first + raw[:length].count(b"\n"), behind))
+        assert there == {line for at, line in enumerate(batch(0, 20).lines) if at not in lost}
+        log.append(batch(log.next, 1))
+        log.close()
+
+
+def test_an_index_of_events_that_were_cut_never_speaks_for_those_that_take_their_places(tmp_path: Path) -> None:
+    file = filled(tmp_path, 2)
+    whole = batch(0, 8).lines
+    overwrite(file, sum(map(len, whole[:4])), b"\0" * sum(map(len, whole[4:])))
+    log = CommitLog(tmp_path)
+    assert log.next == 4
+    assert file.with_suffix(".index").stat().st_size == 4 * ENTRY_BYTES
+    log.close()
