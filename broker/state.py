@@ -1,4 +1,4 @@
-"""What must outlive the broker beside the events: subscriptions, what they settled, producers' checkpoints.
+"""What must outlive the broker beside the events: subscriptions, what they settled, producers' checkpoints, documentation.
 
 Records are appended to a journal, one JSON line each behind its crc32c. Now and then the whole state is written as a
 snapshot and the next journal begun; the snapshot names the first journal that goes on from it. Always true: replaying the
@@ -23,13 +23,17 @@ from broker.protocol.policy import Policy
 __all__ = [
     "CheckpointRecord",
     "ClientRecord",
+    "CommentRecord",
     "DeadRecord",
+    "DescriptionRecord",
+    "DocumentationChange",
     "FailedRecord",
     "PolicyRecord",
     "ProducersRecord",
     "Record",
     "RedrivenRecord",
     "Restored",
+    "SchemaRecord",
     "SettledRecord",
     "State",
     "SubscriptionChange",
@@ -131,6 +135,29 @@ class ProducersRecord(Struct, tag="producers"):
     table: dict[str, tuple[int, int | None, str | None]]
 
 
+class DescriptionRecord(Struct, tag="description"):
+    """What a topic is for."""
+
+    topic: str
+    text: str
+
+
+class SchemaRecord(Struct, tag="schema"):
+    """The JSON Schema that a topic's events must meet, None for none."""
+
+    topic: str
+    schema: str | None
+
+
+class CommentRecord(Struct, tag="comment"):
+    """A remark on a topic: when (ms) and by which client it was made."""
+
+    topic: str
+    at: int
+    client: str
+    text: str
+
+
 class _Generation(Struct, tag="generation"):
     journal: int
 
@@ -138,7 +165,10 @@ class _Generation(Struct, tag="generation"):
 SubscriptionChange: TypeAlias = (
     SettledRecord | FailedRecord | DeadRecord | RedrivenRecord | PolicyRecord | UnsubscribedRecord
 )
-Record: TypeAlias = SubscriptionRecord | SubscriptionChange | CheckpointRecord | ProducersRecord | ClientRecord
+DocumentationChange: TypeAlias = DescriptionRecord | SchemaRecord | CommentRecord
+Record: TypeAlias = (
+    SubscriptionRecord | SubscriptionChange | CheckpointRecord | ProducersRecord | ClientRecord | DocumentationChange
+)
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Record | _Generation).decode

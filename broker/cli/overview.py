@@ -3,13 +3,12 @@
 from collections.abc import Iterable
 from typing import Any
 
-import msgspec
 from pydantic import Field
 from rich.console import Console
 
 from broker.cli.connection import Name, command_config
 from broker.cli.display import table
-from broker.cli.report import Report
+from broker.cli.report import Report, answer
 from broker.sync_client import SyncClient
 from broker.units import format_bytes, format_seconds
 
@@ -23,13 +22,16 @@ class Topics(Report):
 
     def ask(self, client: SyncClient) -> Any:
         """Ask for the topics."""
-        return [msgspec.structs.asdict(topic) for topic in client.topics()]
+        return answer(client.command("topics"), 2)
 
     def show(self, found: Any, console: Console) -> None:
         """Show a row for each topic."""
-        columns = ("topic", "earliest", "next", "size", "subscriptions")
+        columns = ("topic", "earliest", "next", "size", "subscriptions", "schema", "comments", "description")
         rows = (
-            (one["topic"], f"@{one['earliest']}", f"@{one['next']}", format_bytes(one["bytes"]), one["subscriptions"])
+            (
+                *(one["topic"], f"@{one['earliest']}", f"@{one['next']}", format_bytes(one["bytes"])),
+                *(one["subscriptions"], "schema" in one, len(one.get("comments", ())), one.get("description")),
+            )
             for one in found
         )
         console.print(table("", columns, rows))

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 from pydantic_settings import CliApp, CliPositionalArg, SettingsError
 
 from broker.cli.connection import Connection
+from broker.cli.documents import Comment, Describe, Schema
 from broker.cli.export import Export
 from broker.cli.failures import Dead, Explain, Redrive
 from broker.cli.overview import Stats, Subscriptions, Topics
@@ -27,6 +28,9 @@ COMMANDS: Final[dict[str, type[Connection]]] = {
     "redrive": Redrive,
     "explain": Explain,
     "stats": Stats,
+    "describe": Describe,
+    "schema": Schema,
+    "comment": Comment,
     "export": Export,
     "shell": Shell,
 }

@@ -10,15 +10,15 @@ from broker.protocol import commands
 __all__ = ["EVERYTHING", "NOTHING", "Access"]
 
 _OPEN = (commands.Hello, commands.Help, commands.Ping, commands.Quit)
-_PUBLISHING = (commands.Publish, commands.Checkpoint)
-_ADMINISTERING = (commands.Redrive, commands.Clients)
+_PUBLISHING = (commands.Publish, commands.Checkpoint, commands.Describe, commands.SetSchema, commands.Comment)
+_ADMINISTERING = (commands.Redrive, commands.Clients, commands.SetSchema)
 
 
 class Access(Struct, frozen=True):
     """Patterns (``tweets``, ``stats.*``, ``*``) of the topics that may be published to and subscribed to or read.
 
-    An administrator may, on the topics that it may subscribe to, redrive as well. `user` is None for somebody who has not
-    said a valid ``hello``.
+    An administrator may redrive on the topics that it may subscribe to, and set the schemas of those it may publish to.
+    `user` is None for somebody who has not said a valid ``hello``.
     """
 
     user: str | None

@@ -192,6 +192,7 @@ class Broker:
                 for name, producer in topic.producers.stored.items()
             }
             kept.append(ProducersRecord(topic.name, topic.visible, table))
+            kept += topic.documentation.records(topic.name)
             kept += [sub.record(topic.visible) for sub in topic.subscriptions.values() if sub.is_durable]
         return kept
 

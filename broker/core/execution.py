@@ -7,6 +7,7 @@ import msgspec
 
 from broker.core import reports
 from broker.core.consumer import Consumer
+from broker.core.documentation import Documents
 from broker.core.redrives import Redrive
 from broker.core.session import Session
 from broker.core.subscription import Subscription
@@ -32,6 +33,7 @@ class Execution:
 
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
+        documents = Documents(broker)
         self._methods: dict[type[Any], Callable[[Session, Any, int], None]] = {
             commands.Publish: self._publish,
             commands.Ack: self._ack,
@@ -51,6 +53,11 @@ class Execution:
             commands.Unsettled: self._unsettled,
             commands.Backlog: self._backlog,
             commands.Clients: self._clients,
+            commands.Describe: documents.describe,
+            commands.Documentation: documents.show,
+            commands.SetSchema: documents.set_schema,
+            commands.Schema: documents.show_schema,
+            commands.Comment: documents.comment,
             commands.Help: self._help,
             commands.Ping: self._ping,
             commands.Quit: self._quit,

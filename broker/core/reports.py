@@ -15,7 +15,7 @@ __all__ = ["stats", "topics"]
 
 
 def topics(all_topics: Iterable[Topic]) -> list[dict[str, Any]]:
-    """Return what there is: each topic with its offsets (`next` is the one behind the last visible event) and bytes."""
+    """Return what there is: each topic's offsets (`next` is the one behind the last visible event), bytes and documents."""
     return [
         {
             "topic": topic.name,
@@ -23,6 +23,7 @@ def topics(all_topics: Iterable[Topic]) -> list[dict[str, Any]]:
             "next": topic.visible,
             "bytes": topic.log.size,
             "subscriptions": len(topic.subscriptions),
+            **topic.documentation.report(),
         }
         for topic in sorted(all_topics, key=lambda topic: topic.name)
     ]

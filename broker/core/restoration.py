@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable
+from contextlib import suppress
 from copy import deepcopy
 from typing import Final
 
@@ -10,17 +11,22 @@ import msgspec
 from broker.core.broker import Broker
 from broker.core.producers import Producer
 from broker.core.topic import Topic
+from broker.errors import Refusal
 from broker.events import StoredEvent, decode_stored
 from broker.failures import Attempts
 from broker.state import (
     CheckpointRecord,
     ClientRecord,
+    CommentRecord,
     DeadRecord,
+    DescriptionRecord,
+    DocumentationChange,
     FailedRecord,
     PolicyRecord,
     ProducersRecord,
     Record,
     RedrivenRecord,
+    SchemaRecord,
     SettledRecord,
     SubscriptionChange,
     SubscriptionRecord,
@@ -78,6 +84,8 @@ def restore(broker: Broker, records: Iterable[Record]) -> None:
                 broker.attached[record.client] = record.attached
             case SubscriptionRecord():
                 subscriptions[record.topic, record.name] = _Kept(record)
+            case DescriptionRecord() | SchemaRecord() | CommentRecord():
+                _restore_documentation(broker, record)
             case UnsubscribedRecord():
                 subscriptions.pop((record.topic, record.name), None)
             case _:
@@ -91,6 +99,13 @@ def restore(broker: Broker, records: Iterable[Record]) -> None:
                 checkpoint.producer, checkpoint.offset, checkpoint.value
             )
     _restore_subscriptions(broker, subscriptions.values())
+
+
+def _restore_documentation(broker: Broker, change: DocumentationChange) -> None:
+    """Take a change; a schema that an older library took and this one does not is left out, since a start must not fail."""
+    if change.topic in broker.topics:
+        with suppress(Refusal):
+            broker.topics[change.topic].documentation.apply(change)
 
 
 def _restore_producers(topic: Topic, record: ProducersRecord | None) -> None:

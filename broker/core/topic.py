@@ -11,6 +11,7 @@ from typing import NamedTuple
 from msgspec import UNSET
 
 from broker.core.ages import Ages
+from broker.core.documentation import Documentation
 from broker.core.lanes import Lanes
 from broker.core.producers import Producers
 from broker.core.recent import Memory, RecentLines
@@ -43,6 +44,7 @@ class Topic:
         self.lanes = Lanes(self.visible)
         self.recent = RecentLines(self.visible, memory)
         self.producers = Producers()
+        self.documentation = Documentation()
         self.subscriptions: dict[str, Subscription] = {}
         self.published = 0
         self.duplicates = 0
@@ -59,13 +61,16 @@ class Topic:
         """Give events their offsets and put them into the pending batch; repeated ones are left out.
 
         Yields a run of offsets for what was accepted behind each other, one entry for each repeated event, and a refusal
-        for each that must not be stored yet.
+        for each that must not be stored yet, or does not meet the topic's schema.
         """
         run: list[IncomingEvent] = []
+        schema = self.documentation.schema
         for event in events:
-            if event.producer is not UNSET:
+            if event.producer is not UNSET or schema is not None:
                 try:
                     duplicate = self.producers.duplicate_of(event)
+                    if duplicate is None and schema is not None:
+                        schema.check(event)
                 except Refusal as refusal:
                     yield from self._accept_run(run, now_ms)
                     run = []

@@ -12,7 +12,10 @@ __all__ = [
     "Checkpoint",
     "Clients",
     "Command",
+    "Comment",
     "Dead",
+    "Describe",
+    "Documentation",
     "Explain",
     "Extend",
     "Hello",
@@ -26,6 +29,8 @@ __all__ = [
     "Quit",
     "Read",
     "Redrive",
+    "Schema",
+    "SetSchema",
     "Stats",
     "Subscribe",
     "Topics",
@@ -180,6 +185,39 @@ class Checkpoint(Struct):
     value: str
 
 
+class Describe(Struct):
+    """``describe <topic> <text>``"""
+
+    topic: str
+    text: str
+
+
+class Documentation(Struct):
+    """``describe <topic>``"""
+
+    topic: str
+
+
+class SetSchema(Struct):
+    """``schema <topic> <json schema>|none``; `schema` is None for none."""
+
+    topic: str
+    schema: str | None
+
+
+class Schema(Struct):
+    """``schema <topic>``"""
+
+    topic: str
+
+
+class Comment(Struct):
+    """``comment <topic> <text>``"""
+
+    topic: str
+    text: str
+
+
 class Topics(Struct):
     """``topics``"""
 
@@ -219,6 +257,11 @@ Command: TypeAlias = (
     | Read
     | Last
     | Checkpoint
+    | Describe
+    | Documentation
+    | SetSchema
+    | Schema
+    | Comment
     | Topics
     | Stats
     | Help

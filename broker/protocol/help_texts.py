@@ -20,6 +20,10 @@ _HELP: Final = {
     "read": "read <topic> <offset>|earliest|latest|<time> [limit=1000] [bytes=1048576] - reads the log, without state",
     "last": "last <topic> <producer> - the producer's last offset, sequence and checkpoint, or null",
     "checkpoint": "checkpoint <topic> <producer> <string> - moves a producer's checkpoint without an event",
+    "describe": "describe <topic> [<text>] - says what a topic is for; without a text, shows all that documents it, as JSON",
+    "schema": "schema <topic> [<json schema>|none] - sets the JSON Schema (draft 2020-12) that every later event's msg must"
+    " meet; without one, shows it",
+    "comment": "comment <topic> <text> - adds a remark to a topic",
     "topics": "topics - what there is, as JSON",
     "stats": "stats - every figure of the broker, as JSON",
     "explain": "explain <topic> <ref> as=<subscription> - why this event has not been delivered, as JSON",

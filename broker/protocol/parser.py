@@ -38,11 +38,13 @@ from broker.protocol.commands import (
     Unsettled,
     Unsubscribe,
 )
+from broker.protocol.documentation import DOCUMENTATION_VERBS
 from broker.protocol.event_lines import parse_event, parse_events
 from broker.protocol.lines import TOO_LONG
 from broker.protocol.names import check_name, topic_name
 from broker.protocol.options import Options
 from broker.protocol.policy import read_policy_change
+from broker.protocol.words import ref_of, text_of, words_of
 
 __all__ = ["parse_lines"]
 
@@ -130,22 +132,8 @@ def _append_parsed(found: list[Command | Refusal], line: bytes, line_bytes_max: 
 def _parser(verb: bytes) -> Callable[[bytes], Command]:
     parser = _PARSERS.get(verb) or _PARSERS.get(verb.lower())
     if parser is None:
-        raise Refusal("unknown_command", f"{_text(verb)[:40]}; type help")
+        raise Refusal("unknown_command", f"{text_of(verb)[:40]}; type help")
     return parser
-
-
-def _text(raw: bytes) -> str:
-    try:
-        return raw.decode()
-    except UnicodeDecodeError:
-        raise Refusal("bad_utf8", "the line is not UTF-8") from None
-
-
-def _words(rest: bytes, usage: str, least: int, most: int | None = None) -> list[str]:
-    words = _text(rest).split()
-    if len(words) < least or (most is not None and len(words) > most):
-        raise Refusal("bad_arguments", f"usage: {usage}")
-    return words
 
 
 def _publish(rest: bytes) -> Publish:
@@ -156,7 +144,7 @@ def _publish(rest: bytes) -> Publish:
 
 
 def _hello(rest: bytes) -> Hello:
-    name, *words = _words(rest, "hello <name> [token=...] [quiet] [resume]", 1)
+    name, *words = words_of(rest, "hello <name> [token=...] [quiet] [resume]", 1)
     options = Options(words)
     command = Hello(check_name(name), options.flag("quiet"), options.flag("resume"), options.text("token"))
     options.end()
@@ -164,7 +152,7 @@ def _hello(rest: bytes) -> Hello:
 
 
 def _subscribe(rest: bytes) -> Subscribe:
-    topic, *words = _words(
+    topic, *words = words_of(
         rest, "sub <topic> [as=<subscription>] [prefetch=1] [from=latest] [timeout=30s] [tries=5] ... [create]", 1
     )
     options = Options(words)
@@ -182,7 +170,7 @@ def _subscribe(rest: bytes) -> Subscribe:
 
 
 def _unsubscribe(rest: bytes) -> Unsubscribe:
-    topic, *words = _words(rest, "unsub <topic> [as=<subscription>]", 1)
+    topic, *words = words_of(rest, "unsub <topic> [as=<subscription>]", 1)
     options = Options(words)
     name = options.text("as")
     options.end()
@@ -204,18 +192,14 @@ def _refs(text: bytes) -> tuple[list[int] | None, list[int | str]]:
             return _decode_offsets(b"[%b]" % text[1:].replace(b" @", b",")), []
         except msgspec.MsgspecError:
             pass
-    return None, [_ref(word) for word in _text(text).split()]
-
-
-def _ref(word: str) -> int | str:
-    return int(word[1:20]) if word[0] == "@" and word[1:].isdecimal() and word.isascii() else word
+    return None, [ref_of(word) for word in text_of(text).split()]
 
 
 def _nack(rest: bytes) -> Nack:
-    topic, ref, *error = _text(rest).strip().split(" ", 2) if rest.strip() else ("", "")
+    topic, ref, *error = text_of(rest).strip().split(" ", 2) if rest.strip() else ("", "")
     if not ref:
         raise Refusal("bad_arguments", "usage: nack <topic> <ref> [<error>]")
-    return Nack(check_name(topic), _ref(ref), *_error(error[0].strip() if error else ""))
+    return Nack(check_name(topic), ref_of(ref), *_error(error[0].strip() if error else ""))
 
 
 def _error(text: str) -> tuple[str | None, str | int | None, str | None]:
@@ -232,23 +216,23 @@ def _error(text: str) -> tuple[str | None, str | int | None, str | None]:
 
 
 def _extend(rest: bytes) -> Extend:
-    topic, *refs = _words(rest, "extend <topic> <ref>...", 2)
-    return Extend(check_name(topic), [_ref(ref) for ref in refs])
+    topic, *refs = words_of(rest, "extend <topic> <ref>...", 2)
+    return Extend(check_name(topic), [ref_of(ref) for ref in refs])
 
 
 def _explain(rest: bytes) -> Explain:
     usage = "explain <topic> <ref> as=<subscription>"
-    topic, ref, *words = _words(rest, usage, 3)
+    topic, ref, *words = words_of(rest, usage, 3)
     options = Options(words)
     name = options.text("as")
     options.end()
     if name is None:
         raise Refusal("bad_arguments", f"usage: {usage}")
-    return Explain(check_name(topic), _ref(ref), check_name(name))
+    return Explain(check_name(topic), ref_of(ref), check_name(name))
 
 
 def _dead(rest: bytes) -> Dead:
-    options = Options(_words(rest, "dead [topic=...] [as=...] [limit=100]", 0))
+    options = Options(words_of(rest, "dead [topic=...] [as=...] [limit=100]", 0))
     topic, name = options.text("topic"), options.text("as")
     command = Dead(
         topic and check_name(topic), name and check_name(name), options.number("limit", 100, 1, READ_LIMIT_MAX)
@@ -259,7 +243,7 @@ def _dead(rest: bytes) -> Dead:
 
 def _redrive(rest: bytes) -> Redrive:
     usage = "redrive <topic> as=<subscription> <ref>...|all [rate=<n>/s]"
-    topic, *words = _words(rest, usage, 3)
+    topic, *words = words_of(rest, usage, 3)
     options = Options([word for word in words if word.startswith(("as=", "rate="))])
     refs = [word for word in words if not word.startswith(("as=", "rate="))]
     name, rate = options.text("as"), options.text("rate")
@@ -269,13 +253,16 @@ def _redrive(rest: bytes) -> Redrive:
     if not (number.isascii() and number.isdecimal() and 0 < int(number[:10]) <= 1_000_000):
         raise Refusal("bad_arguments", "rate is events a second, written 50/s")
     return Redrive(
-        check_name(topic), check_name(name), None if refs == ["all"] else [_ref(ref) for ref in refs], int(number[:10])
+        check_name(topic),
+        check_name(name),
+        None if refs == ["all"] else [ref_of(ref) for ref in refs],
+        int(number[:10]),
     )
 
 
 def _unsettled(rest: bytes) -> Unsettled:
     usage = "unsettled <topic> as=<subscription> [from=<offset>] [limit=10000]"
-    topic, *words = _words(rest, usage, 2)
+    topic, *words = words_of(rest, usage, 2)
     options = Options(words)
     name = options.text("as")
     if name is None:
@@ -292,7 +279,7 @@ def _unsettled(rest: bytes) -> Unsettled:
 
 def _backlog(rest: bytes) -> Backlog:
     usage = "backlog <topic> as=<subscription>"
-    topic, *words = _words(rest, usage, 2)
+    topic, *words = words_of(rest, usage, 2)
     options = Options(words)
     name = options.text("as")
     options.end()
@@ -302,14 +289,14 @@ def _backlog(rest: bytes) -> Backlog:
 
 
 def _clients(rest: bytes) -> Clients:
-    options = Options(_words(rest, "clients [limit=1000]", 0))
+    options = Options(words_of(rest, "clients [limit=1000]", 0))
     command = Clients(options.number("limit", 1000, 1, READ_LIMIT_MAX))
     options.end()
     return command
 
 
 def _read(rest: bytes) -> Read:
-    topic, start, *words = _words(rest, "read <topic> <offset>|earliest|latest [limit=1000] [bytes=1048576]", 2)
+    topic, start, *words = words_of(rest, "read <topic> <offset>|earliest|latest [limit=1000] [bytes=1048576]", 2)
     options = Options(words)
     command = Read(
         topic=check_name(topic),
@@ -338,25 +325,25 @@ def _position(word: str) -> Position:
 
 
 def _last(rest: bytes) -> Last:
-    topic, producer = _words(rest, "last <topic> <producer>", 2, 2)
+    topic, producer = words_of(rest, "last <topic> <producer>", 2, 2)
     return Last(check_name(topic), check_name(producer))
 
 
 def _checkpoint(rest: bytes) -> Checkpoint:
-    words = _text(rest).split(" ", 2)
+    words = text_of(rest).split(" ", 2)
     if len(words) < 3 or not words[2]:
         raise Refusal("bad_arguments", "usage: checkpoint <topic> <producer> <string>")
     return Checkpoint(check_name(words[0]), check_name(words[1]), words[2].rstrip("\r"))
 
 
 def _help(rest: bytes) -> Help:
-    words = _words(rest, "help [<command>]", 0, 1)
+    words = words_of(rest, "help [<command>]", 0, 1)
     return Help(words[0].lower() if words else None)
 
 
 def _bare(command: type[Command], usage: str) -> Callable[[bytes], Command]:
     def parse_bare(rest: bytes) -> Command:
-        _words(rest, usage, 0, 0)
+        words_of(rest, usage, 0, 0)
         return msgspec.convert({}, command)
 
     return parse_bare
@@ -387,6 +374,7 @@ _VERBS: Final[dict[str, Callable[[bytes], Command]]] = {
     "topics": _bare(Topics, "topics"),
     "stats": _bare(Stats, "stats"),
     "ping": _bare(Ping, "ping"),
+    **DOCUMENTATION_VERBS,
     "help": _help,
     "quit": _bare(Quit, "quit"),
 }

@@ -1,6 +1,7 @@
 """What a client reads: replies → answers. The other half of the wire, used by both clients."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -14,6 +15,7 @@ __all__ = [
     "Page",
     "ProducerPosition",
     "Receipt",
+    "TopicComment",
     "TopicInfo",
     "ack_lines",
     "command_line",
@@ -70,14 +72,25 @@ class ProducerPosition(Struct, frozen=True):
     checkpoint: str | None
 
 
+class TopicComment(Struct, frozen=True):
+    """A remark on a topic: when (ms since 1970 UTC) and by which client."""
+
+    at: int
+    client: str
+    text: str
+
+
 class TopicInfo(Struct, frozen=True):
-    """A topic: offsets `earliest` … `next` - 1 can be read."""
+    """A topic: offsets `earliest` … `next` - 1 can be read. `schema` is the JSON Schema of its events' `msg`, as decoded."""
 
     topic: str
     earliest: int
     next: int
     bytes: int
     subscriptions: int
+    description: str | None = None
+    schema: Any = None
+    comments: tuple[TopicComment, ...] = ()
 
 
 class Page(Struct, frozen=True):
