@@ -13,6 +13,7 @@ from broker.cli.connection import Connection
 from broker.cli.documents import Comment, Describe, Schema
 from broker.cli.export import Export
 from broker.cli.failures import Dead, Explain, Redrive
+from broker.cli.mock import Mock
 from broker.cli.overview import Stats, Subscriptions, Topics
 from broker.cli.shell import Shell
 from broker.cli.tail import Tail
@@ -31,6 +32,7 @@ COMMANDS: Final[dict[str, type[Connection]]] = {
     "describe": Describe,
     "schema": Schema,
     "comment": Comment,
+    "mock": Mock,
     "export": Export,
     "shell": Shell,
 }
