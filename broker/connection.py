@@ -1,13 +1,13 @@
 """One client's connection: a task that reads, a task that writes, and an outer guard.
 
 The reader takes what has arrived (up to 256 KiB), turns it into commands and has the core carry them out at once; the
-writer sends what the session's outbox holds. Always true: at most one task reads and one writes; while more than
-`BACKLOG_BYTES` wait to leave, or `AWAITED_MAX` events to be confirmed, nothing more is read; a peer that takes nothing
-for `SEND_S` seconds is cut off, and what it had is given to others.
+writer sends what the session's outbox holds. Always true: at most one task reads and one writes; while more bytes wait to
+leave than its limit says, or `AWAITED_MAX` events to be confirmed, nothing more is read; a peer that takes nothing for as
+long as its limit says is cut off, and what it had is given to others.
 """
 
 from enum import Enum
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import anyio
 import structlog
@@ -19,12 +19,10 @@ from broker.errors import Refusal
 from broker.protocol import GREETING_LIMIT, LineSplitter, is_foreign_protocol, parse_lines
 from broker.protocol.commands import Hello
 
-__all__ = ["Connection", "End", "Users"]
+__all__ = ["Connection", "End", "Limits", "Users"]
 
 READ_BYTES: Final = 256 << 10
-BACKLOG_BYTES: Final = 4 << 20
 AWAITED_MAX: Final = 100_000
-SEND_S: Final = 60.0
 FAILED_HELLOS_MAX: Final = 3
 
 logger = structlog.stdlib.get_logger()
@@ -40,6 +38,14 @@ class End(Enum):
     STALLED = "did not read"
     TOO_MANY = "too many connections"
     BUG = "bug"
+
+
+class Limits(NamedTuple):
+    """What one client may use: the longest line, what may wait to be sent to it, and how long it may take nothing."""
+
+    line_bytes: int = 1 << 20
+    waiting_bytes: int = 4 << 20
+    stalled_s: float = 60.0
 
 
 class Users(Protocol):
@@ -69,16 +75,17 @@ class Connection:
     """Owns one stream and its session."""
 
     __slots__ = (
-        *("_failed_hellos", "_has_drained", "_has_output", "_host", "_is_greeted", "_scope", "_splitter", "_stream"),
-        *("end", "session"),
+        *("_failed_hellos", "_has_drained", "_has_output", "_host", "_is_greeted", "_limits", "_scope", "_splitter"),
+        *("_stream", "end", "session"),
     )
 
-    def __init__(self, host: Host, stream: ByteStream, session: Session, line_bytes_max: int) -> None:
+    def __init__(self, host: Host, stream: ByteStream, session: Session, limits: Limits) -> None:
         self.session = session
         self.end: End | None = None
         self._host = host
         self._stream = stream
-        self._splitter = LineSplitter(line_bytes_max)
+        self._limits = limits
+        self._splitter = LineSplitter(limits.line_bytes)
         self._has_output = anyio.Event()
         self._has_drained: anyio.Event | None = None
         self._is_greeted = False
@@ -113,7 +120,7 @@ class Connection:
     async def _read(self) -> None:
         session = self.session
         while not session.is_leaving:
-            while session.outbox.size > BACKLOG_BYTES or session.outbox.awaited > AWAITED_MAX:
+            while session.outbox.size > self._limits.waiting_bytes or session.outbox.awaited > AWAITED_MAX:
                 await self._drained()
             data = await self._stream.receive(READ_BYTES)
             if not self._is_greeted:
@@ -183,7 +190,7 @@ class Connection:
                 self._has_output = anyio.Event()
                 await self._has_output.wait()
                 continue
-            with anyio.move_on_after(SEND_S) as patience:
+            with anyio.move_on_after(self._limits.stalled_s) as patience:
                 await self._stream.send(data)
             if patience.cancelled_caught:
                 self.close(End.STALLED)

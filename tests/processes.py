@@ -1,29 +1,34 @@
 """Our programs as real processes, for tests."""
 
 import json
-import os
 import re
-import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
-__all__ = ["BrokerProcess"]
+__all__ = ["BrokerProcess", "Process", "Server", "until"]
 
-READY = re.compile(r"ready on ([^\s\"]+)")
-START_S = 20.0
+START_S = 60.0
 
 
-class BrokerProcess:
-    """``python -m broker`` on a folder; after the first start it keeps its port."""
+def until(condition: Callable[[], Any], timeout_s: float = 30.0, tell: Callable[[], object] = str) -> None:
+    """Poll until `condition` holds; fails with what `tell` returns."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, tell()
+        time.sleep(0.02)
 
-    def __init__(self, data_dir: Path, *flags: str) -> None:
-        self.data_dir = data_dir
-        self.log_path = data_dir.with_suffix(".log")
-        self.port = 0
-        self._flags = flags
+
+class Process:
+    """``python -m …``, logging into a file; may be started again after its end."""
+
+    def __init__(self, log_path: Path, *words: object, folder: Path | None = None) -> None:
+        self.log_path = log_path
+        self.words = [str(word) for word in words]
+        self._folder = folder
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
@@ -34,47 +39,91 @@ class BrokerProcess:
         self.kill()
 
     @property
-    def address(self) -> str:
-        """host:port"""
-        return f"127.0.0.1:{self.port}"
-
-    @property
     def pid(self) -> int:
         """The process."""
-        assert self._process is not None
-        return self._process.pid
+        return self._running.pid
+
+    def launch(self) -> None:
+        """Start it without waiting."""
+        with self.log_path.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", *self.words], stderr=log, cwd=self._folder, start_new_session=True
+            )
 
     def start(self) -> None:
         """Start it and wait until it is ready."""
-        began = self.log_path.stat().st_size if self.log_path.exists() else 0
-        command = [sys.executable, "-m", "broker", "--port", str(self.port), "--data-dir", str(self.data_dir)]
-        with self.log_path.open("ab") as log:
-            self._process = subprocess.Popen(
-                [*command, "--metrics-port", "0", "--log-json", *self._flags], stderr=log, start_new_session=True
-            )
-        deadline = time.monotonic() + START_S
-        while (address := self._ready_address(began)) is None:
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                raise AssertionError(f"the broker did not start:\n{self.log_path.read_text()[began:]}")
-            time.sleep(0.02)
-        self.port = int(address.rpartition(":")[2])
+        began = len(self.log())
+        self.launch()
+        process = self._running
+        until(
+            lambda: " ready on " in self.log()[began:] or process.poll() is not None,
+            START_S,
+            lambda: self.log()[began:],
+        )
+        assert process.poll() is None, self.log()[began:]
 
     def kill(self) -> None:
         """SIGKILL."""
         if self._process is not None and self._process.poll() is None:
-            os.kill(self._process.pid, signal.SIGKILL)
+            self._process.kill()
             self._process.wait()
 
-    def terminate(self, timeout_s: float = 15.0) -> int:
+    def terminate(self, timeout_s: float = 20.0) -> int:
         """SIGTERM; returns the exit status."""
-        assert self._process is not None
-        self._process.terminate()
-        return self._process.wait(timeout_s)
+        self._running.terminate()
+        return self.wait(timeout_s)
 
-    def logged(self) -> list[dict[str, object]]:
-        """What it has logged."""
-        return [json.loads(line) for line in self.log_path.read_text().splitlines() if line.startswith("{")]
+    def wait(self, timeout_s: float = 60.0) -> int:
+        """Wait for its own end; returns the exit status."""
+        try:
+            return self._running.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(self.log()) from None
 
-    def _ready_address(self, began: int) -> str | None:
-        found = READY.search(self.log_path.read_text()[began:])
-        return found and found[1]
+    def log(self) -> str:
+        """Everything it has logged."""
+        return self.log_path.read_text() if self.log_path.exists() else ""
+
+    def logged(self, event: str | None = None) -> list[dict[str, Any]]:
+        """The log's entries, or those of one kind."""
+        entries = [json.loads(line) for line in self.log().splitlines() if line.startswith("{")]
+        return [entry for entry in entries if event in (None, entry["event"])]
+
+    def said(self, text: str) -> bool:
+        """Whether its log has `text`."""
+        return text in self.log()
+
+    @property
+    def _running(self) -> "subprocess.Popen[bytes]":
+        assert self._process is not None, "it was not started"
+        return self._process
+
+
+class Server(Process):
+    """A program that listens; after the first start it keeps its port."""
+
+    _READY = re.compile(r" ready on 127\.0\.0\.1:(\d+)")
+
+    def __init__(self, module: str, log_path: Path, *flags: object, folder: Path | None = None) -> None:
+        metrics = () if "--metrics-port" in flags else ("--metrics-port", 0)
+        super().__init__(log_path, module, "--port", 0, "--log-json", *metrics, *flags, folder=folder)
+        self.port = 0
+
+    @property
+    def address(self) -> str:
+        """host:port"""
+        return f"127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        """Start it and wait until it is ready."""
+        super().start()
+        self.port = int(self._READY.findall(self.log())[-1])
+        self.words[2] = str(self.port)
+
+
+class BrokerProcess(Server):
+    """``python -m broker`` on a folder."""
+
+    def __init__(self, data_dir: Path, *flags: object) -> None:
+        super().__init__("broker", data_dir.with_suffix(".log"), "--data-dir", data_dir, *flags)
+        self.data_dir = data_dir

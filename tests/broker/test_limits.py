@@ -7,11 +7,12 @@ import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
+import anyio
 import pytest
 
 from broker import Client, Event, SyncClient
 from tests.broker.harness import Core
-from tests.processes import BrokerProcess
+from tests.processes import BrokerProcess, until
 
 pytestmark = pytest.mark.anyio
 
@@ -19,6 +20,11 @@ pytestmark = pytest.mark.anyio
 def resident_bytes(pid: int) -> int:
     status = Path(f"/proc/{pid}/status").read_text()
     return 1024 * int(status.split("VmRSS:")[1].split()[0])
+
+
+def standing(client: SyncClient) -> dict[str, int]:
+    """Where the subscription s of the topic t stands."""
+    return client.stats()["topics"]["t"]["subscriptions"]["s"]
 
 
 def test_ten_thousand_random_disconnects_leave_no_orphan() -> None:
@@ -85,9 +91,23 @@ def test_a_reader_that_stops_costs_little_and_slows_nobody(small: BrokerProcess)
             if ends:
                 reader.sendall(b"ack t @" + b" @".join(b"%d" % n for n in range(received, received + ends)) + b"\n")
             received += ends
-    with SyncClient(broker.address) as client:
-        found = client.stats()["topics"]["t"]["subscriptions"]["s"]
-        assert (found["pending"], found["dead"]) == (0, 0)
+        # The last acks are on their way.
+        until(lambda: standing(publisher)["pending"] == 0)
+        assert standing(publisher)["dead"] == 0
+
+
+def test_a_reader_that_takes_nothing_is_cut_off_and_its_events_go_to_another(tmp_path: Path) -> None:
+    count = 20_000
+    with (
+        BrokerProcess(tmp_path / "b", "--stalled-after", "1s") as broker,
+        SyncClient(broker.address) as client,
+        socket.create_connection(("127.0.0.1", broker.port), 10) as stalled,
+    ):
+        client.publish_many("t", (Event(id=str(n), msg="x" * 1000) for n in range(count)))
+        stalled.sendall(b"sub t as=s from=earliest prefetch=100000 timeout=1h\n")
+        until(lambda: standing(client)["in_flight"] > 0)
+        until(lambda: standing(client)["in_flight"] == 0)
+        assert standing(client)["pending"] == count
 
 
 async def test_a_consumer_that_dies_on_receipt_leads_to_a_dead_letter_and_no_loop(broker: BrokerProcess) -> None:
@@ -113,11 +133,10 @@ async def test_a_dead_connections_events_go_to_another_reader_at_once(broker: Br
             while not lines.readline().startswith(b"{"):
                 pass
             second = await client.subscribe("t", as_="s")
-        closed = time.monotonic()
-        batch = await anext(second)
+        # Far less than the 30 s after which it would have come anyway; the promise is 100 ms on a quiet machine.
+        with anyio.fail_after(15):
+            batch = await anext(second)
         assert batch[0].attempt == 2
-        # The promise is 100 ms; what a loaded machine adds must not fail a build.
-        assert time.monotonic() - closed < 2
 
 
 async def test_sigterm_gives_back_what_is_in_flight_without_a_failed_try(broker: BrokerProcess) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from broker import BrokerUnreachable, Client, Event, Refusal, SyncClient
+from broker.cli import main
 from tests.processes import BrokerProcess
 
 pytestmark = pytest.mark.anyio
@@ -139,12 +140,17 @@ def certificates(tmp_path: Path) -> Path:
     return folder
 
 
-async def test_tls_with_client_certificates(tmp_path: Path, certificates: Path) -> None:
-    flags = [
-        f"--tls-cert={certificates}/server.pem",
-        f"--tls-key={certificates}/server.key",
+def files_of(certificates: Path, name: str) -> list[str]:
+    """The flags that the broker and the command line have in common."""
+    return [
+        f"--tls-cert={certificates}/{name}.pem",
+        f"--tls-key={certificates}/{name}.key",
         f"--tls-ca={certificates}/ca.pem",
     ]
+
+
+async def test_tls_with_client_certificates(tmp_path: Path, certificates: Path) -> None:
+    flags = files_of(certificates, "server")
     trusting = ssl.create_default_context(cafile=f"{certificates}/ca.pem")
     known = ssl.create_default_context(cafile=f"{certificates}/ca.pem")
     known.load_cert_chain(f"{certificates}/client.pem", f"{certificates}/client.key")
@@ -163,6 +169,21 @@ async def test_tls_with_client_certificates(tmp_path: Path, certificates: Path) 
             assert b"PONG" not in plain.recv(100)
         with SyncClient(broker.address, tls=known) as sync:
             sync.ping()
+
+
+def test_the_command_line_speaks_tls(
+    tmp_path: Path, certificates: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", f"{certificates}/ca.pem")
+    with BrokerProcess(tmp_path / "broker", *files_of(certificates, "server"), "--topic", "tweets") as broker:
+        assert main(["topics", "--json", "--broker", broker.address, *files_of(certificates, "client")]) == 0
+        assert '"tweets"' in capsys.readouterr().out
+        assert main(["topics", "--broker", broker.address, "--tls"]) == 2, "without a certificate of its own"
+        assert main(["topics", "--broker", broker.address]) == 2, "without TLS"
+        assert len(capsys.readouterr().err.splitlines()) == 2
+    with BrokerProcess(tmp_path / "open", *files_of(certificates, "server")[:2], "--topic", "users") as broker:
+        assert main(["topics", "--json", "--broker", broker.address, "--tls"]) == 0
+        assert '"users"' in capsys.readouterr().out
 
 
 def test_a_plain_client_at_a_tls_port_and_no_broker_at_all_are_told(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from pymongo.collection import Collection
 from pymongo.errors import PyMongoError
 
 from demo.mongod import ReplicaSet
-from tests.change_stream.programs import Publisher, applied, now_token, published, tokens_of, tokens_since, until
-from tests.processes import BrokerProcess
+from tests.change_stream.programs import Publisher, applied, now_token, published, tokens_of, tokens_since
+from tests.processes import BrokerProcess, until
 
 COLLECTIONS = ("tweets", "users")
 KILLS_EACH = int(os.environ.get("TWEETWIRE_FAULT_ROUNDS", "30")) // 3

@@ -12,8 +12,8 @@ from pymongo import MongoClient
 from pymongo.database import Database
 
 from demo.mongod import ReplicaSet
-from tests.change_stream.programs import Publisher, published, until, wait_for
-from tests.processes import BrokerProcess
+from tests.change_stream.programs import Publisher, published, wait_for
+from tests.processes import BrokerProcess, until
 
 pytestmark = pytest.mark.stack
 
@@ -102,7 +102,7 @@ def test_going_on_with_a_gap(
     publisher = left("--on-history-lost", policy)
     publisher.start()
     wait_for(broker.address, "tweets", 2)
-    mongo[publisher.command[8]].tweets.insert_one({"_id": "after"})
+    mongo[publisher.words[6]].tweets.insert_one({"_id": "after"})
     events = wait_for(broker.address, "tweets", 3)
     first, gap, after = changes(broker)
     assert (first["op"], gap["op"], after["op"]) == ("insert", "gap", "insert")

@@ -8,8 +8,8 @@ import pytest
 from pymongo import MongoClient
 
 from demo.mongod import ReplicaSet
-from tests.change_stream.programs import Publisher, now_token, tokens_of, tokens_since, until, wait_for
-from tests.processes import BrokerProcess
+from tests.change_stream.programs import Publisher, now_token, tokens_of, tokens_since, wait_for
+from tests.processes import BrokerProcess, until
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(240)]
 

@@ -15,8 +15,8 @@ from pymongo.database import Database
 
 from broker import StoredEvent, SyncClient
 from tests.change_stream.conftest import Start
-from tests.change_stream.programs import ROOT, Publisher, published, until, wait_for
-from tests.processes import BrokerProcess
+from tests.change_stream.programs import ROOT, Publisher, published, wait_for
+from tests.processes import BrokerProcess, until
 
 pytestmark = pytest.mark.stack
 Mongo = Database[dict[str, Any]]

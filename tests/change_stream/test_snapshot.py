@@ -21,8 +21,8 @@ from pymongo.database import Database
 from change_stream.convert import document_id
 from demo.mongod import ReplicaSet
 from tests.change_stream.conftest import Start
-from tests.change_stream.programs import Publisher, applied, published, until, wait_for
-from tests.processes import BrokerProcess
+from tests.change_stream.programs import Publisher, applied, published, wait_for
+from tests.processes import BrokerProcess, until
 
 pytestmark = pytest.mark.stack
 

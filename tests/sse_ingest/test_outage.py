@@ -10,7 +10,8 @@ from pymongo import MongoClient
 
 from demo.mongod import ReplicaSet
 from sse_ingest.simulator.tweets import Timeline
-from tests.sse_ingest.programs import Person, Program, until
+from tests.processes import until
+from tests.sse_ingest.programs import Person, Program
 from tests.sse_ingest.stored import assert_counts_are_exact
 from tests.sse_ingest.test_program import balance, both, ingester, simulator
 

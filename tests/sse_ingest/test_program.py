@@ -17,8 +17,8 @@ from pymongo.database import Database
 
 from broker import SyncClient
 from sse_ingest.simulator.tweets import Timeline
-from tests.processes import BrokerProcess
-from tests.sse_ingest.programs import Person, Program, until
+from tests.processes import BrokerProcess, until
+from tests.sse_ingest.programs import Person, Program
 from tests.sse_ingest.samples import envelope, recording, status, write_lines
 from tests.sse_ingest.scripted import OK, Peer, ScriptedServer, chunk, response
 from tests.sse_ingest.stored import assert_counts_are_exact
