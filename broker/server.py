@@ -20,7 +20,7 @@ from anyio import to_thread
 from anyio.abc import ByteStream, SocketAttribute, TaskGroup
 
 from broker.connection import Connection, End, Users
-from broker.core import EVERYTHING, NOTHING, Broker, Fetch, Reading, Topic
+from broker.core import EVERYTHING, NOTHING, Broker, Fetch, Lookup, Reading, Topic
 from broker.core.dead_letters import DEAD_LETTERS
 from broker.core.restoration import restore
 from broker.errors import StartError
@@ -99,6 +99,7 @@ class Server:
         self._connections: dict[int, Connection] = {}
         self._writers: dict[Topic, anyio.Event] = {}
         self._journal_due = anyio.Event()
+        self._lookups = anyio.CapacityLimiter(1)
         self._is_state_late = False
         self._tasks: TaskGroup | None = None
         self.ends: dict[End, int] = dict.fromkeys(End, 0)
@@ -166,6 +167,8 @@ class Server:
             self._start(partial(self._fetch, fetch))
         for reading in work.readings:
             self._start(partial(self._read, reading))
+        for lookup in work.lookups:
+            self._start(partial(self._look_up, lookup))
         for session in work.sessions:
             connection = self._connections.get(session.number)
             if connection is not None:
@@ -242,6 +245,11 @@ class Server:
             reading.topic.log.read, reading.first, reading.count, reading.bytes_max
         )
         self.broker.has_read(reading, lines, after, len(damaged))
+        self.carry_out()
+
+    async def _look_up(self, lookup: Lookup) -> None:
+        reply = await to_thread.run_sync(lookup.look_up, limiter=self._lookups)
+        self.broker.has_looked_up(lookup, reply)
         self.carry_out()
 
     async def _keep_time(self) -> None:

@@ -9,6 +9,7 @@ from typing import Final, get_args
 from pydantic import ValidationError
 from pydantic_settings import CliApp, CliPositionalArg, SettingsError
 
+from broker.cli.chain import Chain
 from broker.cli.connection import Connection
 from broker.cli.documents import Comment, Describe, Schema
 from broker.cli.export import Export
@@ -28,6 +29,7 @@ COMMANDS: Final[dict[str, type[Connection]]] = {
     "dead": Dead,
     "redrive": Redrive,
     "explain": Explain,
+    "chain": Chain,
     "stats": Stats,
     "describe": Describe,
     "schema": Schema,

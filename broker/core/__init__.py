@@ -9,6 +9,18 @@ from broker.core.broker import Broker
 from broker.core.consumer import Consumer
 from broker.core.session import Session
 from broker.core.topic import Topic
-from broker.core.work import Fetch, Reading, Work
+from broker.core.work import Fetch, Lookup, Reading, Work
 
-__all__ = ["EVERYTHING", "NOTHING", "Access", "Broker", "Consumer", "Fetch", "Reading", "Session", "Topic", "Work"]
+__all__ = [
+    "EVERYTHING",
+    "NOTHING",
+    "Access",
+    "Broker",
+    "Consumer",
+    "Fetch",
+    "Lookup",
+    "Reading",
+    "Session",
+    "Topic",
+    "Work",
+]

@@ -39,6 +39,10 @@ class Access(Struct, frozen=True):
         if isinstance(command, _ADMINISTERING) and not self.is_admin:
             raise Refusal("forbidden", f"{self.user} does not administer")
 
+    def may_read(self, topic: str) -> bool:
+        """Whether the events of a topic may be shown."""
+        return any(fnmatchcase(topic, pattern) for pattern in self.subscribe)
+
     def may_see(self, topic: str) -> bool:
         """Whether reports may tell of a topic."""
         return any(fnmatchcase(topic, pattern) for pattern in (*self.publish, *self.subscribe))

@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Final, Protocol
 
 from broker.core.access import EVERYTHING, Access
+from broker.core.chains import Chains
 from broker.core.dead_letters import DEAD_LETTERS, REJECTED_LINES, rejected_line
 from broker.core.delivery import Delivery
 from broker.core.execution import Execution
@@ -16,7 +17,7 @@ from broker.core.outbox import refusal_line
 from broker.core.recent import Memory
 from broker.core.session import Session
 from broker.core.topic import Topic
-from broker.core.work import Fetch, Reading, Work
+from broker.core.work import Fetch, Lookup, Reading, Work
 from broker.errors import Refusal
 from broker.events import IncomingEvent
 from broker.log import Batch, TopicLog
@@ -57,6 +58,7 @@ class Broker:
             0,
         )
         self.delivery = Delivery(self.topics, self.work, self.counts)
+        self.chains = Chains()
         self._execution = Execution(self)
         self._logs = logs
         self._promise = promise
@@ -180,6 +182,11 @@ class Broker:
         head = f"+OK read {reading.topic.name} {len(lines)} next={after}\n".encode()
         reading.answer.lines = head + b"".join(lines)
         self._release(reading.session)
+
+    def has_looked_up(self, lookup: Lookup, reply: bytes) -> None:
+        """A reply that had to be looked for is here."""
+        lookup.answer.lines = reply
+        self._release(lookup.session)
 
     # State
 

@@ -8,11 +8,12 @@ import msgspec
 from broker.core import reports
 from broker.core.consumer import Consumer
 from broker.core.documentation import Documents
+from broker.core.outbox import refusal_line
 from broker.core.redrives import Redrive
 from broker.core.session import Session
 from broker.core.subscription import Subscription
 from broker.core.topic import Topic
-from broker.core.work import Reading
+from broker.core.work import Lookup, Reading
 from broker.errors import Refusal
 from broker.failures import Failure
 from broker.protocol import commands, help_texts
@@ -58,6 +59,7 @@ class Execution:
             commands.SetSchema: documents.set_schema,
             commands.Schema: documents.show_schema,
             commands.Comment: documents.comment,
+            commands.Chain: self._chain,
             commands.Help: self._help,
             commands.Ping: self._ping,
             commands.Quit: self._quit,
@@ -205,6 +207,19 @@ class Execution:
         offset = self._offset(topic, command.ref)
         explanation = reports.explain(topic, subscription, offset, now_ms)
         self._broker.reply(session, f"+OK explain {topic.name} @{offset} {_json(explanation)}")
+
+    def _chain(self, session: Session, command: commands.Chain, now_ms: int) -> None:
+        topic, topics = self._topic(command.topic), list(self._broker.topics.values())
+        seen = {one.name for one in topics if session.access.may_read(one.name)}
+
+        def look_up() -> bytes:
+            try:
+                tree = self._broker.chains.trace(topics, seen, topic, command.ref, command.limit)
+            except Refusal as refusal:
+                return refusal_line(refusal)
+            return f"+OK chain {topic.name} {_json(tree)}\n".encode()
+
+        self._broker.work.lookups.append(Lookup(session, look_up, session.outbox.expect_answer()))
 
     def _unsettled(self, session: Session, command: commands.Unsettled, now_ms: int) -> None:
         subscription = self._subscription(self._topic(command.topic), command.name)

@@ -102,7 +102,7 @@ def restore(broker: Broker, records: Iterable[Record]) -> None:
 
 
 def _restore_documentation(broker: Broker, change: DocumentationChange) -> None:
-    """Take a change; a schema that an older library took and this one does not is left out, since a start must not fail."""
+    """Take a change; a schema that this version does not take any more is left out, since a start must not fail."""
     if change.topic in broker.topics:
         with suppress(Refusal):
             broker.topics[change.topic].documentation.apply(change)

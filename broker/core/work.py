@@ -1,5 +1,6 @@
 """What decisions leave to do for those who have files and sockets."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ if TYPE_CHECKING:
     from broker.core.session import Session
     from broker.core.topic import Topic
 
-__all__ = ["Fetch", "Reading", "Work"]
+__all__ = ["Fetch", "Lookup", "Reading", "Work"]
 
 
 @dataclass(slots=True)
@@ -35,10 +36,19 @@ class Reading:
 
 
 @dataclass(slots=True)
+class Lookup:
+    """A reply that `look_up` makes, reading files; one after the other, then `Broker.has_looked_up`."""
+
+    session: "Session"
+    look_up: Callable[[], bytes]
+    answer: "Answer"
+
+
+@dataclass(slots=True)
 class Work:
     """In the order it must be done: give `records` to the state, wake the writers of `topics`, send for `sessions`.
 
-    `fetches` and `readings` read files, so they are for a thread.
+    `fetches`, `readings` and `lookups` read files, so they are for a thread.
     """
 
     records: list[Record] = field(default_factory=list)
@@ -46,6 +56,7 @@ class Work:
     sessions: "set[Session]" = field(default_factory=set)
     fetches: list[Fetch] = field(default_factory=list)
     readings: list[Reading] = field(default_factory=list)
+    lookups: list[Lookup] = field(default_factory=list)
     must_sync_records: bool = False
     records_kept: int = 0
 
@@ -63,9 +74,11 @@ class Work:
             self.sessions,
             self.fetches,
             self.readings,
+            self.lookups,
             self.must_sync_records,
             self.records_kept,
         )
-        self.records, self.topics, self.sessions, self.fetches, self.readings = [], set(), set(), [], []
+        self.records, self.topics, self.sessions = [], set(), set()
+        self.fetches, self.readings, self.lookups = [], [], []
         self.must_sync_records = False
         return taken

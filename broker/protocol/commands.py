@@ -9,6 +9,7 @@ from broker.events import IncomingEvent
 __all__ = [
     "Ack",
     "Backlog",
+    "Chain",
     "Checkpoint",
     "Clients",
     "Command",
@@ -120,6 +121,14 @@ class Explain(Struct):
     topic: str
     ref: int | str
     name: str
+
+
+class Chain(Struct):
+    """``chain <topic> <ref> [limit=…]``"""
+
+    topic: str
+    ref: int | str
+    limit: int
 
 
 class Dead(Struct):
@@ -249,6 +258,7 @@ Command: TypeAlias = (
     | Nack
     | Extend
     | Explain
+    | Chain
     | Dead
     | Redrive
     | Unsettled

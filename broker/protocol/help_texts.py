@@ -27,6 +27,7 @@ _HELP: Final = {
     "topics": "topics - what there is, as JSON",
     "stats": "stats - every figure of the broker, as JSON",
     "explain": "explain <topic> <ref> as=<subscription> - why this event has not been delivered, as JSON",
+    "chain": "chain <topic> <ref> [limit=1000] - the tree of what caused what that an event is part of, as JSON",
     "dead": "dead [topic=<topic>] [as=<subscription>] [limit=100] - the dead letters, as JSON",
     "redrive": "redrive <topic> as=<subscription> <ref>...|all [rate=1000/s] - gives dead events to it again",
     "unsettled": "unsettled <topic> as=<subscription> [from=<offset>] [limit=10000] - which events wait or are in flight,"

@@ -15,6 +15,7 @@ from broker.errors import Refusal
 from broker.protocol.commands import (
     Ack,
     Backlog,
+    Chain,
     Checkpoint,
     Clients,
     Command,
@@ -231,6 +232,14 @@ def _explain(rest: bytes) -> Explain:
     return Explain(check_name(topic), ref_of(ref), check_name(name))
 
 
+def _chain(rest: bytes) -> Chain:
+    topic, ref, *words = words_of(rest, "chain <topic> <ref> [limit=1000]", 2)
+    options = Options(words)
+    command = Chain(check_name(topic), ref_of(ref), options.number("limit", 1000, 1, READ_LIMIT_MAX))
+    options.end()
+    return command
+
+
 def _dead(rest: bytes) -> Dead:
     options = Options(words_of(rest, "dead [topic=...] [as=...] [limit=100]", 0))
     topic, name = options.text("topic"), options.text("as")
@@ -363,6 +372,7 @@ _VERBS: Final[dict[str, Callable[[bytes], Command]]] = {
     "reject": _nack,
     "extend": _extend,
     "explain": _explain,
+    "chain": _chain,
     "dead": _dead,
     "redrive": _redrive,
     "unsettled": _unsettled,

@@ -95,10 +95,12 @@ class Core:
             for reading in work.readings:
                 lines, after, _ = reading.topic.log.read(reading.first, reading.count, reading.bytes_max)
                 self.broker.has_read(reading, lines, after, 0)
+            for lookup in work.lookups:
+                self.broker.has_looked_up(lookup, lookup.look_up())
             if not self.hold:
                 for topic in list(self.broker.topics.values()):
                     self._write(topic.name)
-            if not (work.records or work.topics or work.fetches or work.readings):
+            if not (work.records or work.topics or work.fetches or work.readings or work.lookups):
                 return
 
     def _write(self, name: str) -> None:

@@ -215,6 +215,7 @@ def test_a_missing_broker_is_one_sentence_and_status_2_for_every_command(
         address = f"127.0.0.1:{free.getsockname()[1]}"
     monkeypatch.setenv("TWEETWIRE_BROKER", address)
     needed = {"tail": ["t"], "explain": ["t", "@1", "--as", "s"], "redrive": ["t", "all", "--as", "s"]}
+    needed |= {"chain": ["t", "@1"], "describe": ["t"], "schema": ["t"], "comment": ["t", "x"], "mock": ["t"]}
     for name in COMMANDS:
         assert main([name, *needed.get(name, ())]) == 2, name
         out, errors = capsys.readouterr()
