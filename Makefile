@@ -9,10 +9,10 @@ RATE    ?=
 SOURCE  ?=
 DEMO_FLAGS = $(if $(SECONDS),--seconds $(SECONDS)) $(if $(RATE),--rate $(RATE)) $(if $(SOURCE),--source $(SOURCE)) $(ARGS)
 
-.PHONY: help demo install test faults check format soak bench clean
+.PHONY: help demo install test compose-test faults check format soak bench clean
 
 help: ## say what can be made
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
 demo: $(STAMP) ## run the whole stack (SECONDS=60 RATE=500 SOURCE=replay:FILE ARGS=…)
 	@$(BIN)/python -m demo $(DEMO_FLAGS)
@@ -31,6 +31,9 @@ $(STAMP): pyproject.toml constraints.txt
 
 test: $(STAMP) ## run the tests (ARGS='-k name')
 	@$(BIN)/python -m pytest $(ARGS)
+
+compose-test: $(STAMP) ## build the images, start the stack in containers, kill some, see that nothing is lost (needs Docker)
+	@TWEETWIRE_COMPOSE_TEST=1 $(BIN)/python -m pytest -n 0 -s tests/compose/test_stack.py $(ARGS)
 
 faults: $(STAMP) ## the tests that kill programs under load, for longer (about half an hour)
 	@TWEETWIRE_FAULT_ROUNDS=300 TWEETWIRE_TEST_OUTAGE=30 TWEETWIRE_TEST_KILLS=10 $(BIN)/python -m pytest -n 0 --timeout 1800 \

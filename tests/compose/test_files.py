@@ -1,0 +1,133 @@
+"""The files that containers are started from say what the programs understand, and publish nothing beyond this machine."""
+
+import json
+import re
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from broker.program import ProgramSettings
+from broker.settings import BrokerSettings
+from change_stream.settings import Settings as ChangeStreamSettings
+from demo.replica_set import ReplicaSetSettings
+from spark.settings import SparkSettings
+from sse_ingest.settings import Settings as IngestSettings
+from sse_ingest.simulator.settings import SimulatorSettings
+from subscriber.settings import SubscriberSettings
+
+ROOT = Path(__file__).parents[2]
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+OURS = {name: service for name, service in SERVICES.items() if service["image"].startswith("tweetwire/")}
+ONE_SHOTS = {"mongodb_replica_set"}
+SETTINGS: dict[str, type[ProgramSettings]] = {
+    "message_broker": BrokerSettings,
+    "change_stream": ChangeStreamSettings,
+    "mongodb_replica_set": ReplicaSetSettings,
+    "spark": SparkSettings,
+    "sse_api": SimulatorSettings,
+    "sse_ingest": IngestSettings,
+    "subscriber": SubscriberSettings,
+}
+DEFAULT = re.compile(r"\$\{(\w+):-((?:[^{}])*)\}")
+DASHBOARD = ROOT / "deploy/grafana/dashboards/tweetwire.json"
+
+
+def resolved(value: Any) -> str:
+    """Put the defaults in place of the variables, as Compose does where none is set."""
+    return DEFAULT.sub(r"\2", str(value))
+
+
+def environment_of(service: str) -> dict[str, str]:
+    return {name: resolved(value) for name, value in SERVICES[service].get("environment", {}).items()}
+
+
+def words_after_python_m(service: str) -> list[str]:
+    command: list[str] = SERVICES[service]["command"]
+    assert command[:2] == ["python", "-m"]
+    return command[2:]
+
+
+@pytest.mark.parametrize("service", SETTINGS)
+def test_every_variable_of_a_service_is_a_setting_of_its_program(service: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, *arguments = words_after_python_m(service)
+    settings_type = SETTINGS[service]
+    assert settings_type.model_config["cli_prog_name"] == f"python -m {module}"
+    assert find_spec(module) is not None
+    prefix = settings_type.model_config["env_prefix"]
+    ours = {name: value for name, value in environment_of(service).items() if name.startswith("TWEETWIRE_")}
+    for name, value in ours.items():
+        monkeypatch.setenv(name, value)
+    settings = settings_type(_cli_parse_args=arguments)
+    names = {(field.alias or name): name for name, field in settings_type.model_fields.items()}
+    for name, value in ours.items():
+        field = names[name.removeprefix(prefix).lower()]
+        assert field in settings.model_fields_set, f"{name} sets nothing"
+        found = getattr(settings, field)
+        if isinstance(found, list):
+            assert found == json.loads(value)
+
+
+def test_every_variable_that_can_be_set_has_the_name_of_what_it_sets() -> None:
+    for name, service in SERVICES.items():
+        for variable, value in service.get("environment", {}).items():
+            for inner, _ in DEFAULT.findall(str(value)):
+                assert inner == variable, name
+
+
+def test_every_program_is_kept_within_bounds() -> None:
+    for name, service in SERVICES.items():
+        assert service["mem_limit"], name
+        assert service["restart"] == ("on-failure" if name in ONE_SHOTS else "unless-stopped"), name
+        assert name in ONE_SHOTS or service["healthcheck"]["test"], name
+        assert service["logging"]["options"]["max-size"], name
+    for name, service in OURS.items():
+        assert (service["read_only"], service["cap_drop"]) == (True, ["ALL"]), name
+
+
+def test_ports_are_published_on_this_machine_alone_and_none_twice() -> None:
+    published = [resolved(port) for service in SERVICES.values() for port in service.get("ports", [])]
+    assert all(port.startswith("127.0.0.1:") for port in published)
+    assert len({port.split(":")[1] for port in published}) == len(published)
+    assert {"127.0.0.1:8000:8000", "127.0.0.1:8080:8080"} <= set(published)
+
+
+def test_what_is_to_stay_is_in_a_named_volume() -> None:
+    kept = {volume.split(":")[0] for service in SERVICES.values() for volume in service.get("volumes", [])}
+    assert {name for name in kept if not name.startswith("./")} == set(COMPOSE["volumes"])
+    for path in (name for name in kept if name.startswith("./")):
+        assert (ROOT / path).exists(), path
+
+
+def test_prometheus_asks_services_of_the_stack_on_ports_that_they_open() -> None:
+    jobs = yaml.safe_load((ROOT / "deploy/prometheus.yml").read_text())["scrape_configs"]
+    for job in jobs:
+        service, port = job["static_configs"][0]["targets"][0].split(":")
+        inner = {resolved(published).rpartition(":")[2] for published in SERVICES[service]["ports"]}
+        assert port in inner, job
+        if service in SETTINGS and service != "spark":
+            assert environment_of(service)[f"{SETTINGS[service].model_config['env_prefix']}METRICS_HOST"] == "0.0.0.0"
+
+
+def test_grafana_finds_its_data_and_its_dashboard() -> None:
+    provisioning = ROOT / "deploy/grafana/provisioning"
+    (source,) = yaml.safe_load((provisioning / "datasources/prometheus.yml").read_text())["datasources"]
+    assert source["url"] == "http://prometheus:9090"
+    used = set(re.findall(r'"uid": "([^"]+)"', DASHBOARD.read_text())) - {"tweetwire"}
+    assert used == {source["uid"]}
+    (provider,) = yaml.safe_load((provisioning / "dashboards/tweetwire.yml").read_text())["providers"]
+    folder = provider["options"]["path"]
+    assert f"./deploy/grafana/dashboards:{folder}:ro" in SERVICES["grafana"]["volumes"]
+
+
+def test_the_images_are_built_of_every_package_and_nothing_else() -> None:
+    allowed = (ROOT / ".dockerignore").read_text().split()
+    packages = {path.parent.name for path in ROOT.glob("*/__init__.py")} - {"bench", "tests"}
+    assert {f"!{package}" for package in packages} <= set(allowed)
+    assert allowed[0] == "*"
+    for line in allowed:
+        if line.startswith("!"):
+            assert (ROOT / line[1:]).exists(), line
