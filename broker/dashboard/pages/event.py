@@ -1,0 +1,135 @@
+"""One event: its members, the chain that it is part of, and where it stands for each subscription."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+from nicegui import ui
+
+from broker.dashboard.figures import charts
+from broker.dashboard.figures.chain import Node, lines_of, tree_data, tree_of
+from broker.dashboard.figures.dead_letters import redrive_lines
+from broker.dashboard.figures.subscriptions import standing_rows
+from broker.dashboard.figures.topics import event_members
+from broker.dashboard.link import Away, Link
+from broker.dashboard.pages.frame import Refresh
+from broker.dashboard.pages.standings import STANDING_COLUMNS, show_failures
+from broker.dashboard.pages.widgets import Chart, Rows, card, notify
+from broker.dashboard.words import pretty
+from broker.errors import Refusal
+from broker.events import StoredEvent
+from broker.protocol import check_name
+
+__all__ = ["build"]
+
+SUBSCRIPTIONS_MAX: Final = 50
+CHAIN_TOPICS_MAX: Final = 30
+CHAIN_EVENTS_MAX: Final = 1000
+CHAIN_BEFORE_S: Final = 10
+COLUMNS: Final = (("subscription", "subscription", "text"), *STANDING_COLUMNS[1:])
+
+
+class EventPage:
+    """The parts of the page."""
+
+    def __init__(self, link: Link, topic: str, offset: str) -> None:
+        self._link = link
+        self._topic = topic
+        self._offset = int(offset) if offset.isdecimal() and len(offset) < 19 else -1
+        self._event: StoredEvent | None = None
+        self._failed: dict[str, Any] = {}
+        with card("Event"):
+            self._members = ui.element("dl").classes("members")
+            self._msg = ui.label("looking for it …").classes("trace").props('tabindex=0 aria-label="msg"')
+        with card("Where it stands"):
+            self._standings = Rows(COLUMNS, key="key", label="standings", empty="the topic has no subscriptions")
+            self._redrives = ui.element("div").classes("tools")
+            self._failures = ui.element("div")
+        with card("Chain"):
+            self._chart = Chart("chain of events", empty="nothing caused it, and it caused nothing", classes="chain")
+            self._lines = ui.element("div")
+
+    async def refresh(self) -> None:
+        """Bring it up to date. Raises Away, Refusal."""
+        if self._event is None:
+            page = await self._link.read(check_name(self._topic), max(0, self._offset), 1)
+            if not page.events or page.events[0].offset != self._offset:
+                self._msg.set_text("the log does not have this event (any more)")
+                return
+            self._event = page.events[0]
+            self._show_event(self._event)
+            self._show_chain(await self._chain(self._event))
+        await self._show_standings()
+
+    def _show_event(self, event: StoredEvent) -> None:
+        with self._members:
+            for name, value in event_members(event):
+                with ui.element("dt"):
+                    ui.label(name)
+                with ui.element("dd"):
+                    ui.label(value)
+        self._msg.set_text(pretty(event.decode()))
+
+    async def _show_standings(self) -> None:
+        names = list(self._link.latest["topics"].get(self._topic, {}).get("subscriptions", {}))[:SUBSCRIPTIONS_MAX]
+        explained = []
+        for name in names:
+            try:
+                explained.append(await self._link.report(f"explain {self._topic} @{self._offset} as={name}"))
+            except Refusal:
+                continue
+        self._standings.show(standing_rows(explained))
+        failed = {one["subscription"]: one for one in explained if one["errors"]}
+        known = {name: (one["state"], len(one["errors"]), one["failed_tries"]) for name, one in failed.items()}
+        if known != self._failed:
+            self._failed = known
+            self._show_failed(failed)
+
+    def _show_failed(self, failed: dict[str, Any]) -> None:
+        self._redrives.clear()
+        self._failures.clear()
+        for name, one in failed.items():
+            if one["state"] == "dead":
+                with self._redrives:
+                    button = ui.button(f"Redrive to {name}", on_click=lambda _, name=name: self._redrive(name))
+                    button.props("unelevated no-caps").set_enabled(self._link.is_admin)
+            with self._failures:
+                ui.label(f"failed tries of {name}").classes("hint")
+                show_failures(one["errors"])
+
+    async def _redrive(self, name: str) -> None:
+        (line,) = redrive_lines([{"topic": self._topic, "subscription": name, "offset": self._offset}])
+        try:
+            await self._link.command(line)
+        except (Refusal, Away) as error:
+            notify(str(error), is_bad=True)
+            return
+        notify(f"goes out to {name} again")
+
+    async def _chain(self, event: StoredEvent) -> Node:
+        """Look for its causes and for what it caused among the events around its time and the last ones of all topics."""
+        others: list[StoredEvent] = []
+        around = datetime.fromtimestamp(event.timestamp / 1000, UTC) - timedelta(seconds=CHAIN_BEFORE_S)
+        for topic, report in list(self._link.latest["topics"].items())[:CHAIN_TOPICS_MAX]:
+            for start in (around.isoformat(), max(report["earliest"], report["next"] - CHAIN_EVENTS_MAX)):
+                others += (await self._link.read(topic, start, CHAIN_EVENTS_MAX)).events
+        return tree_of(event, others)
+
+    def _show_chain(self, tree: Node) -> None:
+        lines = lines_of(tree)
+        if len(lines) < 2:
+            return
+        self._chart.show(charts.tree(tree_data(tree)), at_once=True)
+        with self._lines:
+            for depth, node in lines:
+                with ui.element("div").classes("chain-line").style(f"padding-left: {1.5 * depth:g}em"):
+                    if node.offset is None:
+                        ui.label(f"{node.id} (not found)")
+                    else:
+                        ui.link(f"{node.place} {node.id}", f"/topics/{node.topic}/{node.offset}")
+                        if node.is_shown:
+                            ui.label("this one").classes("hint")
+
+
+def build(link: Link, topic: str, offset: str) -> Refresh:
+    """Build the page; returns what brings it up to date."""
+    return EventPage(link, topic, offset).refresh

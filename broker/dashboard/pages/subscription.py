@@ -1,0 +1,92 @@
+"""One subscription: what it has before it, with whom the rest is, and how its oldest events stand."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from nicegui import ui
+
+from broker.dashboard.figures import charts
+from broker.dashboard.figures.subscriptions import policy_text, standing_rows
+from broker.dashboard.link import Link
+from broker.dashboard.pages.frame import Refresh
+from broker.dashboard.pages.standings import STANDING_COLUMNS
+from broker.dashboard.pages.widgets import Chart, Rows, card
+from broker.dashboard.words import age, number, time_text
+from broker.errors import Refusal
+from broker.protocol import check_name
+
+__all__ = ["build"]
+
+OLDEST_MAX: Final = 20
+CONSUMER_COLUMNS: Final = (
+    ("client", "client", "text"),
+    ("in_flight", "in flight", "number"),
+    ("prefetch", "prefetch", "number"),
+    ("peer", "from", "mono", True),
+)
+
+
+class SubscriptionPage:
+    """The parts of the page."""
+
+    def __init__(self, link: Link, topic: str, name: str) -> None:
+        self._link = link
+        self._topic = topic
+        self._name = name
+        with card():
+            self._summary = ui.label()
+            self._oldest = ui.label()
+            self._policy = ui.label().classes("mono")
+        with ui.element("div").classes("halves"):
+            with card("Pending by priority"):
+                self._priorities = Chart("pending events by priority", empty="nothing is pending")
+            with card("Consumers"):
+                self._consumers = Rows(CONSUMER_COLUMNS, key="peer", empty="no connection has it", label="consumers")
+        with card(f"The oldest unsettled events (up to {OLDEST_MAX})"):
+            self._events = Rows(STANDING_COLUMNS, key="key", empty="everything is settled", label="oldest events")
+
+    async def refresh(self) -> None:
+        """Bring it up to date. Raises Away, Refusal."""
+        topic, name = check_name(self._topic), check_name(self._name)
+        figures = self._link.latest["topics"].get(topic, {}).get("subscriptions", {}).get(name)
+        if figures is None:
+            self._summary.set_text("there is no such subscription (any more)")
+            return
+        self._show_figures(figures)
+        backlog = await self._link.report(f"backlog {topic} as={name}")
+        self._priorities.show(
+            charts.bars([(f"priority {priority}", count) for priority, count in backlog["by_priority"].items()])
+        )
+        self._consumers.show(backlog["consumers"])
+        await self._show_oldest(backlog["oldest"])
+        self._events.show(standing_rows(await self._explained()))
+
+    def _show_figures(self, figures: Mapping[str, Any]) -> None:
+        counts = ("pending", "delayed", "in_flight", "dead", "settled", "redelivered")
+        self._summary.set_text(", ".join(f"{number(figures[name])} {name.replace('_', ' ')}" for name in counts))
+        self._policy.set_text(policy_text(figures["policy"]))
+
+    async def _show_oldest(self, oldest: int | None) -> None:
+        text = "nothing is unsettled"
+        if oldest is not None:
+            page = await self._link.read(self._topic, oldest, 1)
+            if page.events:
+                now_s = self._link.history.latest.at_s if self._link.history.latest else 0.0
+                made = page.events[0].timestamp
+                text = f"oldest unsettled: @{oldest} of {time_text(made)} UTC, {age(now_s - made / 1000)} ago"
+        self._oldest.set_text(text)
+
+    async def _explained(self) -> list[Any]:
+        runs = (await self._link.report(f"unsettled {self._topic} as={self._name} limit={OLDEST_MAX}"))["offsets"]
+        explained = []
+        for offset in [offset for first, last in runs for offset in range(first, last + 1)][:OLDEST_MAX]:
+            try:
+                explained.append(await self._link.report(f"explain {self._topic} @{offset} as={self._name}"))
+            except Refusal:
+                continue
+        return explained
+
+
+def build(link: Link, topic: str, name: str) -> Refresh:
+    """Build the page; returns what brings it up to date."""
+    return SubscriptionPage(link, topic, name).refresh

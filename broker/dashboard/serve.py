@@ -1,0 +1,126 @@
+"""The dashboard as a server: its pages, its guard, and an end that keeps nobody waiting."""
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Final
+
+import anyio
+import uvicorn
+from fastapi import FastAPI, Form, Request
+from fastapi.responses import RedirectResponse, Response
+from nicegui import app as pages_app
+from nicegui import ui
+
+from broker.dashboard.guard import Guard
+from broker.dashboard.pages import register
+from broker.dashboard.sessions import COOKIE, SESSION_S, Sessions, SignInRefused
+from broker.dashboard.settings import DashboardSettings
+from broker.program import logger, port_taken, ready
+
+__all__ = ["application", "serve"]
+
+STATIC: Final = Path(__file__).with_name("static")
+LEAVE_S: Final = 2
+NICENESS: Final = 5
+"""Where processors are few, drawing pages waits for the broker and not the other way round."""
+
+
+async def serve(settings: DashboardSettings, stop: anyio.Event) -> None:
+    """Serve until `stop`. Raises StartError where the port is taken or a TLS file does not do."""
+    listener = _listen(settings)
+    with suppress(OSError):
+        os.nice(NICENESS)
+    with listener:
+        async with anyio.create_task_group() as tasks:
+            server = _Server(_configured(application(settings, Sessions(settings, tasks))))
+            tasks.start_soon(_end_when, stop, server)
+            tasks.start_soon(_say_ready, server, settings, listener)
+            await server.serve([listener])
+            tasks.cancel_scope.cancel()
+
+
+def application(settings: DashboardSettings, sessions: Sessions) -> FastAPI:
+    """Return the whole: signing in and out, the pages, and the guard before them."""
+    main = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
+
+    @main.post("/sign-in")
+    async def sign_in(user: str = Form(""), token: str = Form(""), then: str = Form("/")) -> Response:
+        try:
+            word = await sessions.sign_in(user, token)
+        except SignInRefused as refusal:
+            return RedirectResponse(f"/sign-in?refused={'away' if 'answer' in str(refusal) else 'unknown'}", 303)
+        answer = RedirectResponse(_own_path(then), 303)
+        answer.set_cookie(COOKIE, word, max_age=SESSION_S, httponly=True, samesite="strict")
+        return answer
+
+    @main.post("/sign-out")
+    async def sign_out(request: Request) -> Response:
+        sessions.sign_out(request.cookies)
+        answer = RedirectResponse("/sign-in", 303)
+        answer.delete_cookie(COOKIE, httponly=True, samesite="strict")
+        return answer
+
+    pages_app.add_static_files("/static", STATIC)
+    register(sessions)
+    ui.run_with(main, title="tweetwire", dark=None, tailwind=False, show_welcome_message=False, reconnect_timeout=10.0)
+    names = frozenset({"localhost", settings.host.lower(), *(name.lower() for name in settings.allowed_host)})
+    main.add_middleware(Guard, names=names)
+    return main
+
+
+class _Server(uvicorn.Server):
+    """Leaves the signals to the program."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Capture none."""
+        yield
+
+
+def _configured(app: FastAPI) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=LEAVE_S,
+        ws="websockets-sansio",
+    )
+
+
+def _listen(settings: DashboardSettings) -> socket.socket:
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        return socket.create_server((settings.host, settings.port), family=family, backlog=256)
+    except OSError as error:
+        raise port_taken(error, settings.host, settings.port, "--port") from error
+
+
+async def _end_when(stop: anyio.Event, server: uvicorn.Server) -> None:
+    await stop.wait()
+    server.should_exit = True
+
+
+async def _say_ready(server: uvicorn.Server, settings: DashboardSettings, listener: socket.socket) -> None:
+    while not server.started:
+        await anyio.sleep(0.01)
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    if not _is_loopback(settings.host):
+        logger().warning("browsers of other machines can reach this; a broker with --users asks them who they are")
+    ready("dashboard", f"http://{host}:{listener.getsockname()[1]}")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _own_path(text: str) -> str:
+    """Return a path of ours to go on to; anything that could lead elsewhere is the first page."""
+    return text if text.startswith("/") and not text.startswith(("//", "/\\")) and text.isprintable() else "/"
