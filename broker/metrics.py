@@ -72,6 +72,7 @@ _POLICY: Final = (
     _Figure("timeout_ms", "subscription_timeout_seconds", "time that a delivery has for its ack", scale=0.001),
     _Figure("tries", "subscription_tries", "failed tries that make a dead letter"),
     _Figure("backoff_ms", "subscription_backoff_seconds", "pause after the first failed try", scale=0.001),
+    _Figure("overtaken", "events_overtaken", "unsettled events that retention took away", is_counter=True),
     _Figure("max_wait_ms", "subscription_max_wait_seconds", "age from which an event goes first", scale=0.001),
 )
 _FAILED: Final = "failed_"

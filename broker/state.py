@@ -19,6 +19,7 @@ from msgspec import Struct
 from broker.failures import Attempts, Failure
 from broker.files import sync_directory
 from broker.protocol.policy import Policy
+from broker.protocol.retention import Retention
 
 __all__ = [
     "CheckpointRecord",
@@ -33,6 +34,7 @@ __all__ = [
     "Record",
     "RedrivenRecord",
     "Restored",
+    "RetentionRecord",
     "SchemaRecord",
     "SettledRecord",
     "State",
@@ -158,6 +160,13 @@ class CommentRecord(Struct, tag="comment"):
     text: str
 
 
+class RetentionRecord(Struct, tag="retention"):
+    """How long a topic's events stay."""
+
+    topic: str
+    retention: Retention
+
+
 class _Generation(Struct, tag="generation"):
     journal: int
 
@@ -167,7 +176,13 @@ SubscriptionChange: TypeAlias = (
 )
 DocumentationChange: TypeAlias = DescriptionRecord | SchemaRecord | CommentRecord
 Record: TypeAlias = (
-    SubscriptionRecord | SubscriptionChange | CheckpointRecord | ProducersRecord | ClientRecord | DocumentationChange
+    SubscriptionRecord
+    | SubscriptionChange
+    | CheckpointRecord
+    | ProducersRecord
+    | ClientRecord
+    | DocumentationChange
+    | RetentionRecord
 )
 
 _encode = msgspec.json.Encoder().encode

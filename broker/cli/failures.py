@@ -107,6 +107,7 @@ class Explain(Report):
 
 _STATES: Final[dict[str, Callable[[dict[str, Any]], str]]] = {
     "settled": lambda _: "has been settled",
+    "behind_retention": lambda found: f"was removed by retention; the log begins at @{found['earliest']}",
     "before_start": lambda _: "is older than the subscription, which began behind it",
     "in_flight": lambda found: f"is in flight with {found['client']} ({found['peer']})",
     "waiting": lambda found: f"waits behind {found['behind']} others: {found['because']}",

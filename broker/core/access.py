@@ -10,14 +10,22 @@ from broker.protocol import commands
 __all__ = ["EVERYTHING", "NOTHING", "Access"]
 
 _OPEN = (commands.Hello, commands.Help, commands.Ping, commands.Quit)
-_PUBLISHING = (commands.Publish, commands.Checkpoint, commands.Describe, commands.SetSchema, commands.Comment)
-_ADMINISTERING = (commands.Redrive, commands.Clients, commands.SetSchema)
+_PUBLISHING = (
+    commands.Publish,
+    commands.Checkpoint,
+    commands.Describe,
+    commands.SetSchema,
+    commands.Comment,
+    commands.Retain,
+)
+_ADMINISTERING = (commands.Redrive, commands.Clients, commands.SetSchema, commands.Retain)
 
 
 class Access(Struct, frozen=True):
     """Patterns (``tweets``, ``stats.*``, ``*``) of the topics that may be published to and subscribed to or read.
 
-    An administrator may redrive on the topics that it may subscribe to, and set the schemas of those it may publish to.
+    An administrator may redrive on the topics that it may subscribe to, and set the schemas and the retention of those it
+    may publish to.
     `user` is None for somebody who has not said a valid ``hello``.
     """
 

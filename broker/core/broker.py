@@ -15,6 +15,7 @@ from broker.core.delivery import Delivery
 from broker.core.execution import Execution
 from broker.core.outbox import refusal_line
 from broker.core.recent import Memory
+from broker.core.retention import Forgetting, forget, retention_records
 from broker.core.session import Session
 from broker.core.topic import Topic
 from broker.core.work import Fetch, Lookup, Reading, Work
@@ -22,6 +23,8 @@ from broker.errors import Refusal
 from broker.events import IncomingEvent
 from broker.log import Batch, TopicLog
 from broker.protocol import Command
+from broker.protocol.commands import Publish
+from broker.protocol.retention import Retention
 from broker.state import ClientRecord, ProducersRecord, Record
 
 __all__ = ["Broker"]
@@ -190,6 +193,18 @@ class Broker:
 
     # State
 
+    def forget_old(self, now_ms: int) -> dict[Topic, Forgetting]:
+        """Pass over what is to go by its topic's retention; the caller keeps the state and then has the logs remove it."""
+        kept_for_ever = Retention()
+        with_limits = [topic for topic in self.topics.values() if topic.retention != kept_for_ever]
+        decided = ((topic, forget(topic, now_ms)) for topic in with_limits)
+        return {topic: forgetting for topic, forgetting in decided if forgetting is not None}
+
+    def skip_to(self, topic: Topic, offset: int) -> None:
+        """Have a topic go on at `offset`. Raises OSError."""
+        topic.skip_to(offset)
+        self._visible[topic.name] = topic.visible
+
     def records(self) -> list[Record]:
         """Return everything that the state must keep as of now."""
         kept: list[Record] = [ClientRecord(name, attached) for name, attached in self.attached.items()]
@@ -207,6 +222,7 @@ class Broker:
         """Records up to `number` are on the disk: answer those who waited for it."""
         self._records_synced = number
         for session in self._awaiting_records:
+            kept += retention_records(topic)
             self._release(session)
         self._awaiting_records = {session for session in self._awaiting_records if session.outbox.is_waiting}
 

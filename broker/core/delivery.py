@@ -53,13 +53,16 @@ class Delivery:
                 self._hand_over(topic, consumer, taken)
 
     def fetched(self, fetch: Fetch, found: list[tuple[int, bytes]], now_ms: int) -> None:
-        """Deliver lines that had to be read from the log; a damaged one counts as settled, since nobody can have it."""
+        """Deliver lines that had to be read from the log; one that is damaged or gone counts as settled."""
         consumer = fetch.consumer
         consumer.fetching = False
         missing = set(fetch.offsets).difference(offset for offset, _ in found)
         still_here = [(offset, line) for offset, line in found if offset in consumer.in_flight]
         self._deliver(consumer, [offset for offset, _ in still_here], [line for _, line in still_here])
-        self._counts["damaged"] += self.settle(consumer, list(missing))
+        earliest = self._topics[consumer.subscription.topic].log.earliest
+        overtaken = [offset for offset in missing if offset < earliest]
+        consumer.subscription.overtaken += self.settle(consumer, overtaken)
+        self._counts["damaged"] += self.settle(consumer, list(missing.difference(overtaken)))
         self.pump(consumer.subscription, now_ms)
 
     def sent(self, consumer: Consumer, now_ms: int) -> None:

@@ -10,6 +10,7 @@ from broker.core.consumer import Consumer
 from broker.core.documentation import Documents
 from broker.core.outbox import refusal_line
 from broker.core.redrives import Redrive
+from broker.core.retention import Retentions
 from broker.core.session import Session
 from broker.core.subscription import Subscription
 from broker.core.topic import Topic
@@ -59,6 +60,7 @@ class Execution:
             commands.SetSchema: documents.set_schema,
             commands.Schema: documents.show_schema,
             commands.Comment: documents.comment,
+            commands.Retain: Retentions(broker).retain,
             commands.Chain: self._chain,
             commands.Help: self._help,
             commands.Ping: self._ping,
@@ -303,7 +305,7 @@ class Execution:
             raise Refusal(
                 "no_event", f"no recent event of {topic.name} has the id {ref}; an older one is named @<offset>"
             )
-        if not topic.log.earliest <= offset < topic.visible:
+        if offset >= topic.visible:
             raise Refusal("no_event", f"{topic.name} has the offsets {topic.log.earliest} to {topic.visible - 1}")
         return offset
 

@@ -61,6 +61,7 @@ def _subscription(subscription: Subscription) -> dict[str, Any]:
         "in_flight": subscription.in_flight,
         "settled": subscription.settled,
         "redelivered": subscription.redelivered,
+        "overtaken": subscription.overtaken,
         "dead": len(subscription.dead) + len(subscription.dying),
         "policy": msgspec.structs.asdict(subscription.policy),
     }
@@ -69,7 +70,7 @@ def _subscription(subscription: Subscription) -> dict[str, Any]:
 def explain(topic: Topic, subscription: Subscription, offset: int, now_ms: int) -> dict[str, Any]:
     """Return where an event stands for a subscription, and why it has not been delivered.
 
-    `state` is one of settled, in_flight, waiting, delayed, dead, before_start; the other members depend on it.
+    `state` is one of settled, in_flight, waiting, delayed, dead, before_start, behind_retention; the others depend on it.
     """
     attempts = subscription.attempts.get(offset)
     found: dict[str, Any] = {
@@ -83,6 +84,12 @@ def explain(topic: Topic, subscription: Subscription, offset: int, now_ms: int) 
     for consumer in subscription.consumers:
         if offset in consumer.in_flight:
             return found | {"state": "in_flight", "client": consumer.session.name, "peer": consumer.session.peer}
+    if offset < topic.log.earliest:
+        return found | {
+            "state": "behind_retention",
+            "earliest": topic.log.earliest,
+            "overtaken": subscription.overtaken,
+        }
     place, number = subscription.place_of(offset, topic.log.priority_of(offset))
     if place == "waiting":
         return found | {"state": place, "behind": number, "because": _why_waiting(subscription)}

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from contextlib import suppress
 from copy import deepcopy
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -26,6 +26,7 @@ from broker.state import (
     ProducersRecord,
     Record,
     RedrivenRecord,
+    RetentionRecord,
     SchemaRecord,
     SettledRecord,
     SubscriptionChange,
@@ -33,7 +34,7 @@ from broker.state import (
     UnsubscribedRecord,
 )
 
-__all__ = ["restore"]
+__all__ = ["Skipped", "restore"]
 
 _READ_BYTES: Final = 4 << 20
 
@@ -44,6 +45,13 @@ class _Kept:
     def __init__(self, record: SubscriptionRecord) -> None:
         self.record = deepcopy(record)
         self.settled: list[SettledRecord] = []
+
+    @property
+    def reached(self) -> int:
+        """The lowest offset above all that the records tell of."""
+        settled = (last for one in self.settled for runs in one.runs.values() for _, last in runs)
+        letters = (offset for offset, _ in self.record.dead)
+        return max(self.record.floor, 1 + max((-1, *settled, *self.record.open, *letters)))
 
     def note(self, change: SubscriptionChange) -> None:
         """Apply what came behind the record."""
@@ -69,8 +77,19 @@ class _Kept:
             record.attempts[offset] = record.attempts[offset].forgiven()
 
 
-def restore(broker: Broker, records: Iterable[Record]) -> None:
-    """Make the subscriptions and producers that `records` tell of; records of topics whose log is gone are left out."""
+class Skipped(NamedTuple):
+    """Offsets first…last of a topic, which the state knows and the log has lost; no event is given one of them again."""
+
+    topic: str
+    first: int
+    last: int
+
+
+def restore(broker: Broker, records: Iterable[Record]) -> list[Skipped]:
+    """Make the subscriptions and producers that `records` tell of; records of topics whose log is gone are left out.
+
+    Raises OSError where a log that ends before what the state knows cannot be made to go on behind it.
+    """
     subscriptions: dict[tuple[str, str], _Kept] = {}
     producers: dict[str, ProducersRecord] = {}
     checkpoints: list[CheckpointRecord] = []
@@ -84,13 +103,14 @@ def restore(broker: Broker, records: Iterable[Record]) -> None:
                 broker.attached[record.client] = record.attached
             case SubscriptionRecord():
                 subscriptions[record.topic, record.name] = _Kept(record)
-            case DescriptionRecord() | SchemaRecord() | CommentRecord():
-                _restore_documentation(broker, record)
+            case DescriptionRecord() | SchemaRecord() | CommentRecord() | RetentionRecord():
+                _restore_settings(broker, record)
             case UnsubscribedRecord():
                 subscriptions.pop((record.topic, record.name), None)
             case _:
                 if (record.topic, record.name) in subscriptions:
                     subscriptions[record.topic, record.name].note(record)
+    skipped = _skip_lost(broker, subscriptions.values(), producers.values())
     for topic in broker.topics.values():
         _restore_producers(topic, producers.get(topic.name))
     for checkpoint in checkpoints:
@@ -99,13 +119,38 @@ def restore(broker: Broker, records: Iterable[Record]) -> None:
                 checkpoint.producer, checkpoint.offset, checkpoint.value
             )
     _restore_subscriptions(broker, subscriptions.values())
+    return skipped
 
 
-def _restore_documentation(broker: Broker, change: DocumentationChange) -> None:
-    """Take a change; a schema that this version does not take any more is left out, since a start must not fail."""
-    if change.topic in broker.topics:
-        with suppress(Refusal):
-            broker.topics[change.topic].documentation.apply(change)
+def _skip_lost(broker: Broker, kept: Iterable[_Kept], producers: Iterable[ProducersRecord]) -> list[Skipped]:
+    """Have logs that lost their end go on behind the highest offset that the state knows."""
+    reached: dict[str, int] = defaultdict(int)
+    for one in kept:
+        reached[one.record.topic] = max(reached[one.record.topic], one.reached)
+    for table in producers:
+        reached[table.topic] = max(reached[table.topic], table.scanned)
+    skipped: list[Skipped] = []
+    for name, offset in reached.items():
+        topic = broker.topics.get(name)
+        if topic is not None and offset > topic.visible:
+            skipped.append(Skipped(name, topic.visible, offset - 1))
+            broker.skip_to(topic, offset)
+    return skipped
+
+
+def _restore_settings(broker: Broker, change: DocumentationChange | RetentionRecord) -> None:
+    """Take what was set for a topic.
+
+    A schema that an older library took and this one does not is left out, since a start must not fail.
+    """
+    topic = broker.topics.get(change.topic)
+    if topic is None:
+        return
+    if isinstance(change, RetentionRecord):
+        topic.retention = change.retention
+        return
+    with suppress(Refusal):
+        topic.documentation.apply(change)
 
 
 def _restore_producers(topic: Topic, record: ProducersRecord | None) -> None:
@@ -153,6 +198,7 @@ def _clamped(record: SubscriptionRecord, topic: Topic) -> SubscriptionRecord:
     earliest, visible = topic.log.earliest, topic.visible
     record.floor = min(max(record.floor, earliest), visible)
     record.floors = {p: min(max(floor, earliest), visible) for p, floor in record.floors.items()}
+    record.attempts = {offset: tries for offset, tries in record.attempts.items() if offset >= earliest}
     record.open = [offset for offset in record.open if earliest <= offset < visible]
     record.dead = [(offset, letter) for offset, letter in record.dead if earliest <= offset < visible]
     return record

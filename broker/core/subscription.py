@@ -38,7 +38,7 @@ class Subscription:
 
     __slots__ = (
         *("_delayed", "_lanes", "_returned", "_strays", "_turn", "attempts", "consumers", "dead", "dying"),
-        *("is_durable", "name", "policy", "positions", "redelivered", "settled", "start", "topic"),
+        *("is_durable", "name", "overtaken", "policy", "positions", "redelivered", "settled", "start", "topic"),
     )
 
     def __init__(
@@ -56,6 +56,7 @@ class Subscription:
         self.dead: dict[int, tuple[int, int]] = {}
         self.settled = 0
         self.redelivered = 0
+        self.overtaken = 0
         self._lanes = lanes
         # (-priority, offset, slot): the order in which what came back is given again
         self._returned: list[tuple[int, int, int]] = []
@@ -180,6 +181,40 @@ class Subscription:
         )
         came_back = (offset for _, offset, _ in (*self._returned, *self._delayed))
         return min(chain(heads, came_back, *(consumer.in_flight for consumer in self.consumers)), default=None)
+
+    def lowest_unsettled(self, visible: int) -> int:
+        """Return the lowest offset that it has not settled, dead ones among them, `visible` where there is none."""
+        heads = (
+            lane.at(position)
+            for p, lane in self._lanes.by_priority.items()
+            if (position := self.positions.get(p, 0)) < lane.end
+        )
+        apart = (offset for _, offset, _ in (*self._returned, *self._delayed))
+        taken = (offset for consumer in self.consumers for offset in consumer.in_flight)
+        return min((visible, *heads, *apart, *taken, *self.dying, *self.dead))
+
+    def overtake(self, earliest: int) -> int:
+        """Pass over what waits or is dead below `earliest`, which is no longer there; returns how many events that were.
+
+        What consumers have in flight stays theirs to settle.
+        """
+        passed = 0
+        for priority, lane in self._lanes.by_priority.items():
+            position, behind = self.positions.get(priority, 0), lane.position_of(earliest)
+            if behind > position:
+                passed += behind - position
+                self.positions[priority] = behind
+        returned = [entry for entry in self._returned if entry[1] >= earliest]
+        delayed = [entry for entry in self._delayed if entry[1] >= earliest]
+        dead = {offset: where for offset, where in self.dead.items() if offset >= earliest}
+        passed += len(self._returned) + len(self._delayed) + len(self.dead) - len(returned) - len(delayed) - len(dead)
+        heapq.heapify(returned)
+        heapq.heapify(delayed)
+        self._returned, self._delayed, self.dead = returned, delayed, dead
+        held = {offset for consumer in self.consumers for offset in consumer.in_flight} | self.dying.keys()
+        self.attempts = {at: tries for at, tries in self.attempts.items() if at >= earliest or at in held}
+        self.overtaken += passed
+        return passed
 
     def record(self, visible: int) -> SubscriptionRecord:
         """Return what must be kept of it when the topic's events below `visible` can be read."""

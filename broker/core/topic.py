@@ -22,6 +22,7 @@ from broker.log import Batch, TopicLog
 from broker.log.index import split_by_priority
 from broker.protocol.event_lines import place
 from broker.protocol.policy import Policy
+from broker.protocol.retention import Retention
 
 __all__ = ["Accepted", "Topic"]
 
@@ -45,6 +46,7 @@ class Topic:
         self.recent = RecentLines(self.visible, memory)
         self.producers = Producers()
         self.documentation = Documentation()
+        self.retention = Retention()
         self.subscriptions: dict[str, Subscription] = {}
         self.published = 0
         self.duplicates = 0
@@ -122,6 +124,13 @@ class Topic:
         self.next = self.visible
         self._pending = Batch(self.next)
         self.producers.fall_back()
+
+    def skip_to(self, offset: int) -> None:
+        """Go on at `offset`, those before it having been given and lost. Raises OSError."""
+        self.log.skip_to(offset)
+        self.next = self.visible = offset
+        self._pending = Batch(offset)
+        self.lanes = Lanes(offset)
 
     def subscribe(self, name: str, start: int, policy: Policy, *, is_durable: bool) -> Subscription:
         """Make a subscription to the events from offset `start` on."""

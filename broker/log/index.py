@@ -89,7 +89,7 @@ def entry_at(raw: bytes, number: int) -> Entry:
     return Entry(*_ENTRY.unpack_from(raw, number * ENTRY_BYTES))
 
 
-def seal_of(entries: bytes) -> bytes:
+def seal_of(entries: "bytes | bytearray") -> bytes:
     """Return what closes an index of these entries."""
     return _SEAL.pack(crc32c(entries))
 

@@ -94,8 +94,10 @@ class MemoryLog:
             self.size -= span.size
 
     def skip_to(self, offset: int) -> None:
-        """Nothing is ever lost before it that could have been given."""
-        raise ValueError(f"offset {offset} was never given")
+        """Begin at `offset`; only a log with nothing in it can have lost what was given."""
+        if self._lines or offset < self.earliest:
+            raise ValueError(f"offset {offset} cannot follow {self.next - 1}")
+        self.earliest = offset
 
     def close(self) -> None:
         """Nothing is open."""

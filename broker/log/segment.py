@@ -133,14 +133,13 @@ class Segment:
         damaged: list[Damage] = []
         at = 0
         for offset, entry in enumerate(entries[:count], first):
-            line: bytes | None = blob[at : entry.end - start]
+            line = blob[at : entry.end - start]
             at = entry.end - start
-            if crc32c(line) != entry.crc:
-                line = self._search(offset, entry, line)
-            if line is None:
+            good = line if crc32c(line) == entry.crc else self._search(offset, entry, line)
+            if good is None:
                 damaged.append(Damage(offset, "crc32c differs"))
             else:
-                lines.append(line)
+                lines.append(good)
         return lines, damaged
 
     def pick(self, offsets: Sequence[int]) -> dict[int, bytes]:
@@ -167,11 +166,10 @@ class Segment:
         for offset in offsets:
             start = entry_at(index, offset - before - 1).end - base if offset > first else 0
             entry = entry_at(index, offset - before)
-            line: bytes | None = blob[max(start, 0) : max(entry.end - base, 0)]
-            if crc32c(line) != entry.crc:
-                line = self._search(offset, entry, line)
-            if line is not None:
-                found[offset] = line
+            line = blob[max(start, 0) : max(entry.end - base, 0)]
+            good = line if crc32c(line) == entry.crc else self._search(offset, entry, line)
+            if good is not None:
+                found[offset] = good
 
     def lanes(self, first: int) -> dict[int, "array[int]"]:
         """Return the offsets from `first` on by priority."""

@@ -30,6 +30,7 @@ __all__ = [
     "Quit",
     "Read",
     "Redrive",
+    "Retain",
     "Schema",
     "SetSchema",
     "Stats",
@@ -227,6 +228,13 @@ class Comment(Struct):
     text: str
 
 
+class Retain(Struct):
+    """``retain <topic> [age=…] [bytes=…] [settled=…] [at_most=…]``; `change` holds the members of its `Retention` given."""
+
+    topic: str
+    change: dict[str, Any]
+
+
 class Topics(Struct):
     """``topics``"""
 
@@ -272,6 +280,7 @@ Command: TypeAlias = (
     | SetSchema
     | Schema
     | Comment
+    | Retain
     | Topics
     | Stats
     | Help

@@ -24,6 +24,8 @@ _HELP: Final = {
     "schema": "schema <topic> [<json schema>|none] - sets the JSON Schema (draft 2020-12) that every later event's msg must"
     " meet; without one, shows it",
     "comment": "comment <topic> <text> - adds a remark to a topic",
+    "retain": "retain <topic> [age=7d|none] [bytes=10GiB|none] [settled=yes|no] [at_most=20GiB|none] - says how long events"
+    " stay; what a durable subscription has not settled stays up to at_most",
     "topics": "topics - what there is, as JSON",
     "stats": "stats - every figure of the broker, as JSON",
     "explain": "explain <topic> <ref> as=<subscription> - why this event has not been delivered, as JSON",

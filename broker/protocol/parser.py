@@ -45,6 +45,7 @@ from broker.protocol.lines import TOO_LONG
 from broker.protocol.names import check_name, topic_name
 from broker.protocol.options import Options
 from broker.protocol.policy import read_policy_change
+from broker.protocol.retention import RETENTION_VERBS
 from broker.protocol.words import ref_of, text_of, words_of
 
 __all__ = ["parse_lines"]
@@ -385,6 +386,7 @@ _VERBS: Final[dict[str, Callable[[bytes], Command]]] = {
     "stats": _bare(Stats, "stats"),
     "ping": _bare(Ping, "ping"),
     **DOCUMENTATION_VERBS,
+    **RETENTION_VERBS,
     "help": _help,
     "quit": _bare(Quit, "quit"),
 }

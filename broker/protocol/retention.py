@@ -1,15 +1,19 @@
 """How long a topic's events stay in its log."""
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
 
 from broker.errors import Refusal
+from broker.protocol.commands import Retain
+from broker.protocol.names import check_name
 from broker.protocol.options import Options
+from broker.protocol.words import words_of
 from broker.units import format_bytes, format_seconds, parse_bytes, parse_seconds
 
-__all__ = ["Retention", "read_retention_change"]
+__all__ = ["RETENTION_VERBS", "Retention"]
 
 _AGE_MS_MAX = 100 * 365 * 86_400_000
 
@@ -27,11 +31,6 @@ class Retention(Struct, frozen=True, omit_defaults=True):
     is_settled: bool = False
     at_most_bytes: int | None = None
 
-    @property
-    def is_any(self) -> bool:
-        """Whether anything may go."""
-        return self != _EVERYTHING
-
     def changed(self, change: dict[str, Any]) -> "Retention":
         """Return it with some members replaced."""
         return msgspec.structs.replace(self, **change)
@@ -45,10 +44,15 @@ class Retention(Struct, frozen=True, omit_defaults=True):
         )
 
 
-_EVERYTHING = Retention()
+def _retain(rest: bytes) -> Retain:
+    topic, *words = words_of(rest, "retain <topic> [age=7d] [bytes=10GiB] [settled=yes|no] [at_most=20GiB]", 1)
+    options = Options(words)
+    command = Retain(check_name(topic), _read_change(options))
+    options.end()
+    return command
 
 
-def read_retention_change(options: Options) -> dict[str, Any]:
+def _read_change(options: Options) -> dict[str, Any]:
     """Take the options of a ``retain`` line; what is left out is not in the result, ``none`` takes a limit away."""
     change: dict[str, Any] = {}
     age = options.text("age")
@@ -88,3 +92,6 @@ def _bytes(name: str, text: str) -> int:
 
 def _size(size: int | None) -> str:
     return "none" if size is None else format_bytes(size).replace(" ", "").replace(".0", "")
+
+
+RETENTION_VERBS: Final[dict[str, Callable[[bytes], Retain]]] = {"retain": _retain}
