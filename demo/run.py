@@ -21,7 +21,7 @@ from demo.mongod import ReplicaSet, mongodb
 from demo.observer import Observer
 from demo.programs import State
 from demo.settings import DemoSettings
-from demo.stack import Addresses, programs_of, replica_set_of, resolve
+from demo.stack import Addresses, has_dashboard, programs_of, replica_set_of, resolve
 from demo.supervisor import Supervisor, supervised
 from demo.view import View, check_table, showing
 from spark.java import check_java
@@ -94,7 +94,7 @@ class Demo:
             view.say(f"starting: {', '.join(late)}")
             return False
         ready("demo", self.at.broker_address)
-        view.say("running")
+        view.say(f"running; dashboard: {supervisor['dashboard'].address}" if "dashboard" in supervisor else "running")
         return True
 
     def _see_to_the_start(self, supervisor: Supervisor) -> list[str]:
@@ -120,6 +120,8 @@ async def serve(settings: DemoSettings, stop: anyio.Event) -> int:
     """Run the demo until `stop`, --seconds or the end of the source; returns 0 if the closing check is right, else 1."""
     if settings.spark:
         _check_java()
+    if settings.dashboard and not has_dashboard(settings):
+        logger().warning("no dashboard, since NiceGUI is not installed: pip install 'tweetwire[dashboard]'")
     settings.data_dir.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
         replica_set: ReplicaSet | None = None

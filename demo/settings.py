@@ -34,6 +34,7 @@ class DemoSettings(ProgramSettings):
         Path("data/demo"), description="where all data and logs live; the same one goes on where it was"
     )
     spark: bool = Field(True, description="compute statistics with Spark, which needs Java 17 or 21")
+    dashboard: bool = Field(True, description="serve the dashboard, where NiceGUI is installed")
     window: Seconds = Field("10s", validate_default=True, description="length of the statistics' windows (duration)")
     patience: Seconds = Field(
         "120s",
@@ -51,5 +52,6 @@ class DemoSettings(ProgramSettings):
     change_stream_metrics_port: int = _port(9602, "the change stream's metrics")
     subscriber_metrics_port: int = _port(9603, "the subscriber's metrics")
     spark_port: int = _port(4040, "Spark's own page")
+    dashboard_port: int = _port(8088, "the dashboard")
     mongo_port: int = _port(0, "MongoDB")
     free_ports: bool = Field(False, description="take any free port for everything")

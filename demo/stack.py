@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Any
 
 from msgspec import Struct
@@ -14,7 +15,7 @@ from demo.ports import Port, claim
 from demo.programs import Program
 from demo.settings import DemoSettings
 
-__all__ = ["SUBSCRIPTION", "TOPICS", "Addresses", "programs_of", "replica_set_of", "resolve"]
+__all__ = ["SUBSCRIPTION", "TOPICS", "Addresses", "has_dashboard", "programs_of", "replica_set_of", "resolve"]
 
 TOPICS = ("tweets", "users", "tweets_stats", "users_stats", "logger_stats")
 SUBSCRIPTION = "demo"
@@ -38,6 +39,7 @@ class Addresses(Struct, frozen=True, kw_only=True):
     change_stream_metrics: int
     subscriber_metrics: int
     spark: int
+    dashboard: int
 
     @property
     def broker_address(self) -> str:
@@ -59,14 +61,22 @@ def resolve(settings: DemoSettings, mongo_url: str) -> Addresses:
             settings.subscriber_metrics_port, "the subscriber's metrics", "--subscriber-metrics-port"
         ),
         "spark": Port(settings.spark_port, "Spark's own page", "--spark-port"),
+        "dashboard": Port(settings.dashboard_port, "the dashboard", "--dashboard-port"),
     }
     if settings.source:
         wanted["simulator"] = Port(0, "the tweet simulator", "--simulator-port")
     if not settings.spark:
         wanted["spark"] = Port(0, "Spark's own page", "--spark-port")
+    if not has_dashboard(settings):
+        wanted["dashboard"] = Port(0, "the dashboard", "--dashboard-port")
     if settings.free_ports:
         wanted = {name: Port(0, port.user, port.flag) for name, port in wanted.items()}
     return Addresses(mongo_url=mongo_url, **dict(zip(wanted, claim(list(wanted.values())), strict=True)))
+
+
+def has_dashboard(settings: DemoSettings) -> bool:
+    """Tell whether there will be a dashboard: it is wanted, and what it is made with is installed."""
+    return settings.dashboard and find_spec("nicegui") is not None
 
 
 def replica_set_of(settings: DemoSettings) -> ReplicaSet:
@@ -86,9 +96,11 @@ def programs_of(
     mongo = [] if replica_set is None else [_mongodb(replica_set)]
     simulator = [] if settings.source else [_simulator(settings, at)]
     spark = [_spark(settings, at)] if settings.spark else []
+    dashboard = [_dashboard(at)] if has_dashboard(settings) else []
     return [
         *mongo,
         _broker(settings, at, on_broker),
+        *dashboard,
         *spark,
         _change_stream(settings, at, replica_set),
         _subscriber(at),
@@ -168,6 +180,12 @@ def _spark(settings: DemoSettings, at: Addresses) -> Program:
         *("--ui-port", at.spark),
         needs=("broker",),
         stop_within_s=40.0,
+    )
+
+
+def _dashboard(at: Addresses) -> Program:
+    return _ours(
+        "dashboard", *("broker.dashboard", "--broker", at.broker_address, "--port", at.dashboard), needs=("broker",)
     )
 
 

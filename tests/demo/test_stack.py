@@ -18,6 +18,7 @@ AT = Addresses(
     change_stream_metrics=6,
     subscriber_metrics=7,
     spark=8,
+    dashboard=9,
 )
 
 
@@ -37,7 +38,7 @@ def flags(program: Program, name: str) -> list[str]:
 def test_all_programs_are_there_and_need_only_each_other(tmp_path: Path) -> None:
     all_programs = programs(settings(tmp_path))
     assert set(all_programs) == {
-        *("mongodb", "broker", "spark", "change_stream", "subscriber", "simulator", "sse_ingest"),
+        *("mongodb", "broker", "dashboard", "spark", "change_stream", "subscriber", "simulator", "sse_ingest"),
     }
     assert {need for program in all_programs.values() for need in program.needs} <= set(all_programs)
 
@@ -64,6 +65,17 @@ def test_spark_can_be_left_out(tmp_path: Path) -> None:
     assert "spark" not in programs(settings(tmp_path, spark=False))
 
 
+def test_the_dashboard_looks_at_the_demos_broker_and_can_be_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dashboard = programs(settings(tmp_path))["dashboard"]
+    assert flags(dashboard, "--broker") == [AT.broker_address]
+    assert flags(dashboard, "--port") == ["9"]
+    assert "dashboard" not in programs(settings(tmp_path, dashboard=False))
+    monkeypatch.setattr("demo.stack.find_spec", lambda name: None)
+    assert "dashboard" not in programs(settings(tmp_path))
+
+
 def test_somebody_elses_mongodb_is_not_started(tmp_path: Path) -> None:
     all_programs = programs(settings(tmp_path), is_embedded=False)
     assert "mongodb" not in all_programs
@@ -87,6 +99,8 @@ def test_the_ports_of_what_does_not_run_are_not_asked_for(tmp_path: Path, taken_
         spark=False,
         simulator_port=taken_port,
         spark_port=taken_port,
+        dashboard=False,
+        dashboard_port=taken_port,
         **dict.fromkeys(("broker_port", "broker_metrics_port", "ingest_port", "ingest_metrics_port"), 0),
         **dict.fromkeys(("change_stream_metrics_port", "subscriber_metrics_port"), 0),
     )

@@ -74,8 +74,9 @@ class Demo:
 
 @contextmanager
 def running(data_dir: Path, *flags: str) -> Iterator[Demo]:
-    """Run a demo; what is left of it when the block ends is killed."""
+    """Run a demo, without a dashboard unless it is asked for; what is left of it when the block ends is killed."""
     log_path = data_dir.with_suffix(".log")
+    flags = flags if "--dashboard" in flags else (*flags, "--no-dashboard")
     command = [sys.executable, "-m", "demo", "--report", "json", "--free-ports", "--data-dir", str(data_dir), *flags]
     env = {name: value for name, value in os.environ.items() if name != "MONGO_URL"}
     with log_path.open("ab") as log:
@@ -101,9 +102,10 @@ def until_gone(pids: list[int]) -> None:
 @needs_java
 def test_everything_arrives_everywhere_once_also_when_a_program_is_killed(tmp_path: Path) -> None:
     data_dir = tmp_path / "demo"
-    flags = ("--seconds", "15", "--window", "4s", "--rate", "200")
+    flags = ("--seconds", "15", "--window", "4s", "--rate", "200", "--dashboard")
     with running(data_dir, *flags) as demo:
         demo.wait_for("demo ready on")
+        demo.wait_for("dashboard: http://127.0.0.1:")
         pids = list(demo.children())
         os.kill(demo.child("change_stream"), signal.SIGKILL)
         status, rows = demo.end()
