@@ -62,6 +62,7 @@ async def test_every_metric_of_the_dashboard_is_exported(
         hashtags = HashtagCounts(tmp_path / "hashtags.json", {})
         ingest = Ingest([], lines, WriterSize(), Stored(store, hashtags, {}))
         of_the_ingester = exported_by(IngestCollector(ingest))
+        await ingest.run()
     finally:
         await store.aclose()
     exported = {
