@@ -8,15 +8,16 @@ from typing import Any, Final
 import anyio
 from anyio.abc import Listener, SocketAttribute
 from anyio.streams.tls import TLSListener
-
-from broker import metrics
+from broker.data_directory import Sizes
 from broker.errors import Refusal, StartError
 from broker.program import logger, port_taken, ready
 from broker.protocol import check_name
-from broker.server import Server
-from broker.settings import BrokerSettings
 from broker.tls import server_context
 from broker.users import UsersFile
+
+from broker import metrics
+from broker.server import Server
+from broker.settings import BrokerSettings
 
 __all__ = ["serve"]
 
@@ -43,6 +44,7 @@ async def serve(settings: BrokerSettings, stop: anyio.Event) -> None:
             line_bytes_max=settings.line_bytes_max,
             connections_max=settings.connections_max,
             recent_bytes=settings.recent_bytes,
+            sizes=Sizes(settings.segment_bytes, settings.reserve_bytes),
             users=users,
         )
         await stack.enter_async_context(server.open(topics))

@@ -1,81 +1,33 @@
 """The broker as a process: its files, its listener, and the tasks that carry out what the core decides.
 
 A writer task for each topic commits in groups: while one batch is on its way to the disk, in a thread, the next one
-fills. One task keeps the state's journal synced and folds it into a snapshot when it has grown.
+fills. What else is to be done with files is the `Keeper`'s.
 """
 
-import fcntl
-import os
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
 import anyio
 import structlog
 from anyio import to_thread
 from anyio.abc import ByteStream, SocketAttribute, TaskGroup
-
 from broker.connection import Connection, End, Users
 from broker.core import EVERYTHING, NOTHING, Broker, Fetch, Lookup, Reading, Topic
-from broker.core.dead_letters import DEAD_LETTERS
-from broker.core.restoration import restore
-from broker.errors import StartError
-from broker.log import CommitLog, MemoryLog, TopicLog
-from broker.state import Record, State
+from broker.data_directory import DataDirectory, Durability, Sizes
+from broker.keeper import Keeper
 
-__all__ = ["Durability", "Server"]
+__all__ = ["Server"]
 
-Durability = Literal["synced", "written", "memory"]
-
-JOURNAL_BYTES: Final = 4 << 20
-SYNC_EVERY_S: Final = 1.0
+_SIZES: Final = Sizes()
 TICK_S: Final = 0.1
 DRAIN_S: Final = 5.0
 
 logger = structlog.stdlib.get_logger()
-
-
-class DataDirectory:
-    """The folder that one broker owns, with the log of each topic."""
-
-    def __init__(self, path: Path, durability: Durability) -> None:
-        self.path = path
-        self.durability = durability
-        self._lock = -1
-
-    def acquire(self) -> None:
-        """Make the folder and lock it. Raises StartError where another broker has it or it cannot be written."""
-        try:
-            (self.path / "topics").mkdir(parents=True, exist_ok=True)
-            self._lock = os.open(self.path / "LOCK", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise StartError(f"another broker uses {self.path}; stop it or choose another folder: --data-dir") from None
-        except OSError as error:
-            raise StartError(
-                f"cannot use {self.path} for the log: {error.strerror}; choose another: --data-dir"
-            ) from error
-
-    def release(self) -> None:
-        """Let another broker have the folder."""
-        os.close(self._lock)
-
-    def topics(self) -> list[str]:
-        """Return the topics that have a log."""
-        return sorted(path.name for path in (self.path / "topics").iterdir() if path.is_dir())
-
-    def open(self, topic: str) -> TopicLog:
-        """Open a topic's log, made where it is missing, and say what had to be mended."""
-        if self.durability == "memory":
-            return MemoryLog()
-        log = CommitLog(self.path / "topics" / topic, is_synced=self.durability == "synced")
-        if log.recovery.cut_bytes or log.recovery.rebuilt:
-            logger.warning("mended a log", topic=topic, **log.recovery._asdict())
-        return log
 
 
 class Server:
@@ -89,18 +41,18 @@ class Server:
         line_bytes_max: int = 1 << 20,
         connections_max: int = 10_000,
         recent_bytes: int = 128 << 20,
+        sizes: Sizes = _SIZES,
         users: Users | None = None,
     ) -> None:
         self.users = users
         self._connections_max = connections_max
-        self.data = DataDirectory(data_dir, durability)
+        self.data = DataDirectory(data_dir, durability, sizes)
         self.broker = Broker(self.data, version=version("tweetwire"), promise=durability, recent_bytes=recent_bytes)
+        self._keeper = Keeper(self.broker, self.data, self.carry_out)
         self._line_bytes_max = line_bytes_max
         self._connections: dict[int, Connection] = {}
         self._writers: dict[Topic, anyio.Event] = {}
-        self._journal_due = anyio.Event()
         self._lookups = anyio.CapacityLimiter(1)
-        self._is_state_late = False
         self._tasks: TaskGroup | None = None
         self.ends: dict[End, int] = dict.fromkeys(End, 0)
 
@@ -114,11 +66,11 @@ class Server:
         """Recover what the folder holds, make `topics`, and keep the files written until the end of the block."""
         self.data.acquire()
         try:
-            self._state = await to_thread.run_sync(State, self.data.path / "state")
-            await self._recover(topics)
+            await self._keeper.recover(topics)
             async with anyio.create_task_group() as tasks:
                 self._tasks = tasks
-                tasks.start_soon(self._keep_journal)
+                tasks.start_soon(self._keeper.keep_journal)
+                tasks.start_soon(self._keeper.forget_old)
                 tasks.start_soon(self._keep_time)
                 self.carry_out()
                 yield
@@ -158,9 +110,7 @@ class Server:
         """Do what the core left to do; everything that has to wait is given to the task that owns it."""
         work = self.broker.work.take()
         if work.records:
-            self._keep(work.records)
-            if work.must_sync_records or self._state.journal_bytes > JOURNAL_BYTES:
-                self._journal_due.set()
+            self._keeper.keep(work.records, is_awaited=work.must_sync_records)
         for topic in work.topics:
             self._wake_writer(topic)
         for fetch in work.fetches:
@@ -174,17 +124,6 @@ class Server:
             if connection is not None:
                 connection.wake()
 
-    def _keep(self, records: list[Record]) -> None:
-        """Give records to the state; a disk that takes none must not end anything, so they wait for it in memory."""
-        try:
-            self._state.append(records)
-        except OSError as error:
-            if not self._is_state_late:
-                logger.error("cannot write the state; going on, and trying again", reason=error.strerror)
-            self._is_state_late = True
-        else:
-            self._is_state_late = False
-
     async def drain(self) -> None:
         """Close every connection once what it is owed has been sent, or the time for it is over."""
         self.broker.is_draining = True
@@ -196,20 +135,6 @@ class Server:
         with anyio.move_on_after(DRAIN_S):
             while self._connections:
                 await anyio.sleep(0.01)
-
-    async def _recover(self, topics: list[str]) -> None:
-        began = time.monotonic()
-        for name in [*self.data.topics(), *topics, DEAD_LETTERS]:
-            await to_thread.run_sync(self.broker.topic, name)
-        restored = await to_thread.run_sync(self._state.restore)
-        await to_thread.run_sync(restore, self.broker, restored.records)
-        if restored.damaged_lines or restored.set_aside:
-            logger.warning("part of the state is damaged", lines=restored.damaged_lines, set_aside=restored.set_aside)
-        await self._fold()
-        events = sum(topic.visible - topic.log.earliest for topic in self.broker.topics.values())
-        logger.info(
-            "recovered", topics=len(self.broker.topics), events=events, seconds=round(time.monotonic() - began, 3)
-        )
 
     def _wake_writer(self, topic: Topic) -> None:
         due = self._writers.get(topic)
@@ -224,7 +149,7 @@ class Server:
             while topic.has_pending:
                 batch = topic.begin_write()
                 try:
-                    await to_thread.run_sync(topic.log.append, batch)
+                    await to_thread.run_sync(self.data.append, topic.log, batch)
                 except OSError as error:
                     logger.error("cannot write", topic=topic.name, reason=error.strerror)
                     self.broker.not_committed(topic, f"{error.strerror}; nothing was stored", self.now_ms())
@@ -258,36 +183,12 @@ class Server:
             self.broker.tick(self.now_ms())
             self.carry_out()
 
-    async def _keep_journal(self) -> None:
-        """Sync the journal when somebody waits for it, else once a second, and fold it when it has grown."""
-        while True:
-            with anyio.move_on_after(SYNC_EVERY_S):
-                await self._journal_due.wait()
-            self._journal_due = anyio.Event()
-            number = self.broker.work.records_kept
-            self._keep([])
-            if self._is_state_late:
-                continue
-            try:
-                await to_thread.run_sync(self._state.sync)
-                self.broker.records_synced(number)
-                self.carry_out()
-                if self._state.journal_bytes > JOURNAL_BYTES:
-                    await self._fold()
-            except OSError as error:
-                logger.error("cannot sync the state; trying again", reason=error.strerror)
-
-    async def _fold(self) -> None:
-        generation = self._state.begin_generation()
-        await to_thread.run_sync(self._state.write_snapshot, generation, self.broker.records())
-
     async def _close(self) -> None:
         """End in this order: connections, then pending batches, then the state, which tells where the logs end."""
         await self.drain()
         while any(topic.next > topic.visible for topic in self.broker.topics.values()):
             await anyio.sleep(0.01)
-        await self._fold()
-        self._state.close()
+        await self._keeper.close()
         for topic in self.broker.topics.values():
             topic.log.close()
 

@@ -3,11 +3,10 @@
 from pathlib import Path
 from typing import Self
 
-from pydantic import Field, model_validator
-
+from broker.data_directory import Durability
 from broker.program import ProgramSettings, settings_config
-from broker.server import Durability
 from broker.units import Bytes
+from pydantic import Field, model_validator
 
 __all__ = ["BrokerSettings"]
 
@@ -32,6 +31,14 @@ class BrokerSettings(ProgramSettings):
     connections_max: int = Field(10_000, ge=1, description="most connections at once")
     recent_bytes: Bytes = Field(
         "128MiB", validate_default=True, description="newest lines of all topics that stay in memory (bytes, KiB, MiB)"
+    )
+    segment_bytes: Bytes = Field(
+        "64MiB", validate_default=True, description="where a log's file ends and the next one begins (bytes, KiB, MiB)"
+    )
+    reserve_bytes: Bytes = Field(
+        "16MiB",
+        validate_default=True,
+        description="room on the disk that is kept for acks when it is full (bytes, MiB)",
     )
     line_bytes_max: Bytes = Field(
         "1MiB", validate_default=True, description="longest line that is taken (bytes, KiB, MiB)"

@@ -249,6 +249,10 @@ class State:
         try:
             _write_all(handle, _line(_Generation(generation)) + b"".join(map(_line, records)))
             os.fsync(handle)
+        except OSError:
+            # On a full disk, half a snapshot is room that the journal needs.
+            new.unlink(missing_ok=True)
+            raise
         finally:
             os.close(handle)
         new.rename(self.directory / "snapshot")

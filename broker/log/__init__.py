@@ -3,8 +3,20 @@
 from broker.log.commit_log import CommitLog, Recovery
 from broker.log.damage import Damage
 from broker.log.memory import MemoryLog
+from broker.log.reserve import NO_ROOM, Reserve
 from broker.log.retention import Span, first_kept
 from broker.log.segment import Batch
 from broker.log.topic_log import TopicLog
 
-__all__ = ["Batch", "CommitLog", "Damage", "MemoryLog", "Recovery", "Span", "TopicLog", "first_kept"]
+__all__ = [
+    "NO_ROOM",
+    "Batch",
+    "CommitLog",
+    "Damage",
+    "MemoryLog",
+    "Recovery",
+    "Reserve",
+    "Span",
+    "TopicLog",
+    "first_kept",
+]
