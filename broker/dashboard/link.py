@@ -118,12 +118,17 @@ class Link:
         return await self._ask(lambda client: client.read(topic, start, limit=limit))
 
     async def newest(self, topic: str) -> list[StoredEvent]:
-        """Return a topic's last `TAIL_MAX` events, oldest first; none where there is no such topic. Raises Away, Refusal."""
+        """Return a topic's last `TAIL_MAX` events, oldest first; none where there are none to be seen. Raises Away, Refusal."""
         report = (self.latest or {"topics": {}})["topics"].get(topic)
         if report is None:
             return []
         tail = self._tails.setdefault(topic, Tail(TAIL_MAX))
-        return await tail.up_to(report["earliest"], report["next"], lambda at, limit: self.read(topic, at, limit))
+        try:
+            return await tail.up_to(report["earliest"], report["next"], lambda at, limit: self.read(topic, at, limit))
+        except Refusal as refusal:
+            if refusal.code == "forbidden":
+                return []
+            raise
 
     async def _look_while_there(self) -> None:
         async with Client(

@@ -19,7 +19,7 @@ from broker.dashboard.guard import Guard
 from broker.dashboard.pages import register
 from broker.dashboard.sessions import COOKIE, SESSION_S, Sessions, SignInRefused
 from broker.dashboard.settings import DashboardSettings
-from broker.program import logger, port_taken, ready
+from broker.program import logger, ready
 
 __all__ = ["application", "serve"]
 
@@ -29,18 +29,16 @@ NICENESS: Final = 5
 """Where processors are few, drawing pages waits for the broker and not the other way round."""
 
 
-async def serve(settings: DashboardSettings, stop: anyio.Event) -> None:
-    """Serve until `stop`. Raises StartError where the port is taken or a TLS file does not do."""
-    listener = _listen(settings)
+async def serve(settings: DashboardSettings, listener: socket.socket, stop: anyio.Event) -> None:
+    """Serve those who come to `listener` until `stop`. Raises StartError where a TLS file does not do."""
     with suppress(OSError):
         os.nice(NICENESS)
-    with listener:
-        async with anyio.create_task_group() as tasks:
-            server = _Server(_configured(application(settings, Sessions(settings, tasks))))
-            tasks.start_soon(_end_when, stop, server)
-            tasks.start_soon(_say_ready, server, settings, listener)
-            await server.serve([listener])
-            tasks.cancel_scope.cancel()
+    async with anyio.create_task_group() as tasks:
+        server = _Server(_configured(application(settings, Sessions(settings, tasks))))
+        tasks.start_soon(_end_when, stop, server)
+        tasks.start_soon(_say_ready, server, settings, listener)
+        await server.serve([listener])
+        tasks.cancel_scope.cancel()
 
 
 def application(settings: DashboardSettings, sessions: Sessions) -> FastAPI:
@@ -90,14 +88,6 @@ def _configured(app: FastAPI) -> uvicorn.Config:
         timeout_graceful_shutdown=LEAVE_S,
         ws="websockets-sansio",
     )
-
-
-def _listen(settings: DashboardSettings) -> socket.socket:
-    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    try:
-        return socket.create_server((settings.host, settings.port), family=family, backlog=256)
-    except OSError as error:
-        raise port_taken(error, settings.host, settings.port, "--port") from error
 
 
 async def _end_when(stop: anyio.Event, server: uvicorn.Server) -> None:

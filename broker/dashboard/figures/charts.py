@@ -5,17 +5,18 @@ from typing import Any, Final
 
 from broker.dashboard.history import Series
 
-__all__ = ["bars", "busiest", "lines", "stacked", "tree"]
+__all__ = ["bars", "busiest", "lines", "moods", "tree"]
 
 COLOURS: Final = ("#1c7ed6", "#e8590c", "#2f9e44", "#ae3ec9", "#f08c00", "#0c8599", "#e03131", "#846358")
 _GREY: Final = "#868e96"
+MOODS: Final = ("#2f9e44", _GREY, "#e03131")
 _FAINT: Final = "rgba(134,142,150,0.25)"
 _SPLIT: Final = {"lineStyle": {"color": _FAINT}}
 
 
-def lines(series: Series, unit: str = "") -> dict[str, Any]:
+def lines(series: Series) -> dict[str, Any]:
     """Return a chart of values over time."""
-    return _base(unit) | {
+    return _base() | {
         "legend": _legend(),
         "series": [
             {
@@ -29,15 +30,15 @@ def lines(series: Series, unit: str = "") -> dict[str, Any]:
     }
 
 
-def stacked(series: Series, unit: str = "") -> dict[str, Any]:
-    """Return a chart of shares of a whole over time."""
-    chart = lines(series, unit)
+def moods(series: Series) -> dict[str, Any]:
+    """Return a chart of what is good, neither and bad of a whole over time, in this order."""
+    chart = lines(series) | {"color": list(MOODS)}
     for one in chart["series"]:
         one |= {"stack": "all", "areaStyle": {"opacity": 0.5}}
     return chart
 
 
-def bars(counts: Sequence[tuple[str, float]], unit: str = "") -> dict[str, Any]:
+def bars(counts: Sequence[tuple[str, float]]) -> dict[str, Any]:
     """Return a chart of a list, the first at the top."""
     names = [name for name, _ in counts]
     return {
@@ -46,7 +47,7 @@ def bars(counts: Sequence[tuple[str, float]], unit: str = "") -> dict[str, Any]:
         "color": list(COLOURS),
         "grid": {"left": 8, "right": 24, "top": 8, "bottom": 8, "containLabel": True},
         "tooltip": {"trigger": "axis", "confine": True},
-        "xAxis": {"type": "value", "name": unit, "axisLabel": {"color": _GREY}, "splitLine": _SPLIT},
+        "xAxis": {"type": "value", "axisLabel": {"color": _GREY}, "splitLine": _SPLIT},
         "yAxis": {"type": "category", "data": names, "inverse": True, "axisLabel": {"color": _GREY}},
         "series": [{"type": "bar", "data": [count for _, count in counts], "barMaxWidth": 18}],
     }
@@ -93,7 +94,7 @@ def busiest(series: Series, most: int = len(COLOURS)) -> Series:
     return {name: series[name] for name in sorted(chosen)}
 
 
-def _base(unit: str) -> dict[str, Any]:
+def _base() -> dict[str, Any]:
     return {
         "aria": {"enabled": True},
         "animation": False,
@@ -103,8 +104,6 @@ def _base(unit: str) -> dict[str, Any]:
         "xAxis": {"type": "time", "axisLabel": {"color": _GREY, "hideOverlap": True}, "splitLine": {"show": False}},
         "yAxis": {
             "type": "value",
-            "name": unit,
-            "nameTextStyle": {"color": _GREY},
             "axisLabel": {"color": _GREY},
             "splitLine": _SPLIT,
         },

@@ -1,5 +1,6 @@
 """One event: its members, the chain that it is part of, and where it stands for each subscription."""
 
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -111,7 +112,9 @@ class EventPage:
         around = datetime.fromtimestamp(event.timestamp / 1000, UTC) - timedelta(seconds=CHAIN_BEFORE_S)
         for topic, report in list(self._link.latest["topics"].items())[:CHAIN_TOPICS_MAX]:
             for start in (around.isoformat(), max(report["earliest"], report["next"] - CHAIN_EVENTS_MAX)):
-                others += (await self._link.read(topic, start, CHAIN_EVENTS_MAX)).events
+                # What may not be read has no place in the picture.
+                with suppress(Refusal):
+                    others += (await self._link.read(topic, start, CHAIN_EVENTS_MAX)).events
         return tree_of(event, others)
 
     def _show_chain(self, tree: Node) -> None:

@@ -63,7 +63,7 @@ def build(link: Link) -> Refresh:
 
     async def refresh() -> None:
         figures.show()
-        rates.show(charts.lines(charts.busiest(link.history.topic_rates()), "/s"))
+        rates.show(charts.lines(charts.busiest(link.history.topic_rates())))
         backlogs.show(charts.lines(charts.busiest(link.history.backlogs())))
         newest = {
             sign.topic: events[-1].timestamp

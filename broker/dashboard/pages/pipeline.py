@@ -70,13 +70,13 @@ def build(link: Link) -> Refresh:
         last = figures[-1].decode() if figures else {}
         ingest.show(ingest_rows(last) if isinstance(last, dict) and last else [])
         workers.show(charts.lines(ingest_series(figures)))
-        tweet_writes.show(charts.lines(percentiles(figures, "tweets_write_ms"), "ms"))
-        user_writes.show(charts.lines(percentiles(figures, "users_write_ms"), "ms"))
+        tweet_writes.show(charts.lines(percentiles(figures, "tweets_write_ms")))
+        user_writes.show(charts.lines(percentiles(figures, "users_write_ms")))
         newest = {topic: await link.newest(topic) for topic in ("tweets", "users")}
         changes.show(change_rows(newest, round(time.time() * 1000)))
         statistics = {topic: await link.newest(topic) for topic in (TWEETS_STATS, USERS_STATS)}
         of_tweets = windows(statistics[TWEETS_STATS])
-        lags.show(charts.lines(named(of_tweets, p50=["lag_ms", "p50"], p95=["lag_ms", "p95"]), "ms"))
+        lags.show(charts.lines(named(of_tweets, p50=["lag_ms", "p50"], p95=["lag_ms", "p95"])))
         batches.show(batch_rows(statistics))
 
     return refresh

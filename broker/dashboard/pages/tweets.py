@@ -45,10 +45,10 @@ def build(link: Link) -> Refresh:
     async def refresh() -> None:
         of_tweets = windows(await link.newest(TWEETS_STATS))
         of_users = windows(await link.newest(USERS_STATS))
-        speed.show(charts.lines(named(of_tweets, tweets=["per_second"]), "/s"))
+        speed.show(charts.lines(named(of_tweets, tweets=["per_second"])))
         mood.show(charts.lines(named(of_tweets, mean=["sentiment", "mean"], median=["sentiment", "p50"])))
         shares = {name: ["sentiment", name] for name in ("positive", "neutral", "negative")}
-        moods.show(charts.stacked(named(of_tweets, **shares)))
+        moods.show(charts.moods(named(of_tweets, **shares)))
         users.show(charts.lines(named(of_users, active=["active_users"], new=["new_users"])))
         if of_tweets:
             last = of_tweets[-1]

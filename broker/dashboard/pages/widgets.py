@@ -18,7 +18,7 @@ Column = tuple[str, str, Kind] | tuple[str, str, Kind, bool]
 CHART_EVERY_S: Final = 1.9
 _SLOTS: Final = {
     "link": '<q-td :props="props"><a :href="props.row.href">{{ props.value }}</a></q-td>',
-    "state": "<q-td :props=\"props\"><span :class=\"'state state-' + String(props.value).replaceAll(' ', '-')\">"
+    "state": "<q-td :props=\"props\"><span :class=\"'badge badge-' + String(props.value).replaceAll(' ', '-')\">"
     "{{ props.value }}</span></q-td>",
 }
 
