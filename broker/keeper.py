@@ -4,6 +4,7 @@ A broker on a full disk goes on: what must not be refused spends the reserve, wh
 for the reserve again.
 """
 
+import errno
 import time
 from collections.abc import Callable
 from typing import Final
@@ -39,7 +40,7 @@ class Keeper:
         self._data = data
         self._carry_out = carry_out
         self._is_late = False
-        self._due = anyio.Event()
+        self._due, self._tried = anyio.Event(), anyio.Event()
         self._folding = anyio.Lock()
         self._folded_events = 0
 
@@ -101,9 +102,13 @@ class Keeper:
             with anyio.move_on_after(SYNC_EVERY_S):
                 await self._due.wait()
             self._due = anyio.Event()
+            tried, self._tried = self._tried, anyio.Event()
+            # What the core has left until now is counted, so it must be in the journal.
+            self._carry_out()
             number = self._broker.work.records_kept
             self.keep([], is_awaited=False)
             if self._is_late:
+                tried.set()
                 # What is due stays due; trying again at once would keep the loop busy.
                 await anyio.sleep(SYNC_EVERY_S)
                 continue
@@ -115,6 +120,14 @@ class Keeper:
                     await self.fold()
             except OSError as error:
                 logger.error("cannot sync the state; trying again", reason=error.strerror)
+            tried.set()
+
+    async def sync(self, number: int) -> None:
+        """Wait until the disk has the state's record `number`. Raises OSError where it was tried and the disk has it not."""
+        self._due.set()
+        await self._tried.wait()
+        if self._broker.synced_records < number:
+            raise OSError(errno.EIO, "cannot write the state")
 
     async def forget_old(self) -> None:
         """Have the logs remove what retention says, once a second."""

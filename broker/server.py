@@ -147,8 +147,10 @@ class Server:
         """Write a topic's batches one after the other, each as large as it has become."""
         while True:
             while topic.has_pending:
-                batch = topic.begin_write()
+                needed, batch = topic.needed_record, topic.begin_write()
                 try:
+                    if needed > self.broker.synced_records:
+                        await self._keeper.sync(needed)
                     await to_thread.run_sync(self.data.append, topic.log, batch)
                 except OSError as error:
                     logger.error("cannot write", topic=topic.name, reason=error.strerror)

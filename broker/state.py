@@ -29,10 +29,14 @@ __all__ = [
     "DescriptionRecord",
     "DocumentationChange",
     "FailedRecord",
+    "FinishedRecord",
+    "HandshakeRecord",
+    "HeldRecord",
     "PolicyRecord",
     "ProducersRecord",
     "Record",
     "RedrivenRecord",
+    "ReleasedRecord",
     "Restored",
     "RetentionRecord",
     "SchemaRecord",
@@ -40,6 +44,8 @@ __all__ = [
     "State",
     "SubscriptionChange",
     "SubscriptionRecord",
+    "TakenRecord",
+    "TopicRecord",
     "UnsubscribedRecord",
 ]
 
@@ -167,6 +173,43 @@ class RetentionRecord(Struct, tag="retention"):
     retention: Retention
 
 
+class HeldRecord(Struct, tag="held"):
+    """A message that is held for a client until it is released; `event` is its JSON."""
+
+    client: str
+    topic: str
+    event: str
+
+
+class ReleasedRecord(Struct, tag="released"):
+    """A message that was held and is to stand at `offset` of its log, which tells whether it does unless `is_stored` is set."""
+
+    client: str
+    topic: str
+    id: str
+    offset: int
+    is_stored: bool = False
+
+
+class TakenRecord(Struct, tag="taken"):
+    """An event that a client has on its disk, and which is given to nobody again."""
+
+    client: str
+    topic: str
+    name: str
+    offset: int
+    id: str
+
+
+class FinishedRecord(Struct, tag="finished"):
+    """An event that a client has taken and is done with."""
+
+    client: str
+    topic: str
+    name: str
+    offset: int
+
+
 class _Generation(Struct, tag="generation"):
     journal: int
 
@@ -175,7 +218,8 @@ SubscriptionChange: TypeAlias = (
     SettledRecord | FailedRecord | DeadRecord | RedrivenRecord | PolicyRecord | UnsubscribedRecord
 )
 DocumentationChange: TypeAlias = DescriptionRecord | SchemaRecord | CommentRecord
-Record: TypeAlias = (
+HandshakeRecord: TypeAlias = HeldRecord | ReleasedRecord | TakenRecord | FinishedRecord
+TopicRecord: TypeAlias = (
     SubscriptionRecord
     | SubscriptionChange
     | CheckpointRecord
@@ -184,6 +228,7 @@ Record: TypeAlias = (
     | DocumentationChange
     | RetentionRecord
 )
+Record: TypeAlias = TopicRecord | HandshakeRecord
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Record | _Generation).decode

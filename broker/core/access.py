@@ -12,6 +12,8 @@ __all__ = ["EVERYTHING", "NOTHING", "Access"]
 _OPEN = (commands.Hello, commands.Help, commands.Ping, commands.Quit)
 _PUBLISHING = (
     commands.Publish,
+    commands.Pub2,
+    commands.Pubrel,
     commands.Checkpoint,
     commands.Describe,
     commands.SetSchema,

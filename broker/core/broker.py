@@ -10,9 +10,11 @@ from typing import Final, Protocol
 
 from broker.core.access import EVERYTHING, Access
 from broker.core.chains import Chains
+from broker.core.consumer import Consumer
 from broker.core.dead_letters import DEAD_LETTERS, REJECTED_LINES, rejected_line
 from broker.core.delivery import Delivery
 from broker.core.execution import Execution
+from broker.core.handshakes import Handshakes
 from broker.core.outbox import refusal_line
 from broker.core.recent import Memory
 from broker.core.retention import Forgetting, forget, retention_records
@@ -23,7 +25,6 @@ from broker.errors import Refusal
 from broker.events import IncomingEvent
 from broker.log import Batch, TopicLog
 from broker.protocol import Command
-from broker.protocol.commands import Publish
 from broker.protocol.retention import Retention
 from broker.state import ClientRecord, ProducersRecord, Record
 
@@ -62,6 +63,7 @@ class Broker:
         )
         self.delivery = Delivery(self.topics, self.work, self.counts)
         self.chains = Chains()
+        self.handshakes = Handshakes(self)
         self._execution = Execution(self)
         self._logs = logs
         self._promise = promise
@@ -160,6 +162,7 @@ class Broker:
         """A batch is in the log: confirm it and deliver it."""
         topic.commit(batch)
         self._visible[topic.name] = topic.visible
+        self.handshakes.written(topic)
         self._confirm(topic)
         if topic.name == DEAD_LETTERS:
             self.delivery.letters_stored(topic.visible)
@@ -169,6 +172,7 @@ class Broker:
     def not_committed(self, topic: Topic, reason: str, now_ms: int) -> None:
         """A batch could not be written: refuse it and all that was accepted behind it."""
         topic.fall_back()
+        self.handshakes.not_written(topic)
         for session in self._awaiting[topic.name]:
             session.outbox.fail(topic.name, topic.visible, Refusal("disk", reason))
         self._confirm(topic)
@@ -186,13 +190,6 @@ class Broker:
         reading.answer.lines = head + b"".join(lines)
         self._release(reading.session)
 
-    def has_looked_up(self, lookup: Lookup, reply: bytes) -> None:
-        """A reply that had to be looked for is here."""
-        lookup.answer.lines = reply
-        self._release(lookup.session)
-
-    # State
-
     def forget_old(self, now_ms: int) -> dict[Topic, Forgetting]:
         """Pass over what is to go by its topic's retention; the caller keeps the state and then has the logs remove it."""
         kept_for_ever = Retention()
@@ -205,6 +202,13 @@ class Broker:
         topic.skip_to(offset)
         self._visible[topic.name] = topic.visible
 
+    def has_looked_up(self, lookup: Lookup, reply: bytes) -> None:
+        """A reply that had to be looked for is here."""
+        lookup.answer.lines = reply
+        self._release(lookup.session)
+
+    # State
+
     def records(self) -> list[Record]:
         """Return everything that the state must keep as of now."""
         kept: list[Record] = [ClientRecord(name, attached) for name, attached in self.attached.items()]
@@ -215,14 +219,20 @@ class Broker:
             }
             kept.append(ProducersRecord(topic.name, topic.visible, table))
             kept += topic.documentation.records(topic.name)
+            kept += retention_records(topic)
             kept += [sub.record(topic.visible) for sub in topic.subscriptions.values() if sub.is_durable]
+        kept += self.handshakes.records()
         return kept
+
+    @property
+    def synced_records(self) -> int:
+        """How many of the records that were kept are on the disk."""
+        return self._records_synced
 
     def records_synced(self, number: int) -> None:
         """Records up to `number` are on the disk: answer those who waited for it."""
         self._records_synced = number
         for session in self._awaiting_records:
-            kept += retention_records(topic)
             self._release(session)
         self._awaiting_records = {session for session in self._awaiting_records if session.outbox.is_waiting}
 
@@ -235,9 +245,29 @@ class Broker:
 
     def reply_when_kept(self, session: Session, record: Record, line: str) -> None:
         """Keep a record and reply when the disk has it."""
-        session.outbox.expect_record(self.work.keep(record), f"{line}\n".encode())
-        self._awaiting_records.add(session)
-        self.work.must_sync_records = True
+        self.reply_behind(session, self.work.keep(record), line)
+
+    def reply_behind(self, session: Session, number: int, line: str) -> None:
+        """Reply when the disk has record `number`, which may be so already."""
+        session.outbox.expect_record(number, f"{line}\n".encode())
+        if number > self._records_synced:
+            self._awaiting_records.add(session)
+            self.work.must_sync_records = True
+        else:
+            self._release(session)
+
+    def reply_when_stored(self, session: Session, topic: str, offset: int, line: str) -> None:
+        """Reply with a line and the promise when the log has the event at `offset`."""
+        session.outbox.expect_stored(topic, offset, f"{line} {self._promise}\n".encode())
+        self._awaiting[topic].add(session)
+        self._release(session)
+
+    def find_in_flight(self, consumer: Consumer, ref: int | str) -> int | None:
+        """Return the offset that `ref` means among what a consumer has in flight, None for none; ids are learnt once."""
+        if isinstance(ref, str) and not consumer.knows_ids:
+            found = self.topics[consumer.subscription.topic].read_lines(list(consumer.in_flight))
+            consumer.note_ids([offset for offset, _ in found], [line for _, line in found])
+        return consumer.find(ref)
 
     def _confirm(self, topic: Topic) -> None:
         awaiting = self._awaiting[topic.name]

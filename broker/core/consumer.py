@@ -25,6 +25,7 @@ class Consumer:
         "prefetch",
         "session",
         "subscription",
+        "taken",
     )
 
     def __init__(self, session: "Session", subscription: "Subscription", prefetch: int) -> None:
@@ -32,6 +33,8 @@ class Consumer:
         self.subscription = subscription
         self.prefetch = prefetch
         self.in_flight: dict[int, int] = {}
+        # Offsets that the client has by ``pubrec`` and is not done with; they count towards the prefetch.
+        self.taken: set[int] = set()
         self.fetching = False
         self.deadlines = Deadlines()
         self._unsent: list[int] = []
@@ -44,7 +47,7 @@ class Consumer:
         """How many more events may be in flight here now."""
         if self.fetching or not self.session.outbox.has_room:
             return 0
-        return self.prefetch - len(self.in_flight)
+        return self.prefetch - len(self.in_flight) - len(self.taken)
 
     @property
     def knows_ids(self) -> bool:

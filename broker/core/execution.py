@@ -35,7 +35,7 @@ class Execution:
 
     def __init__(self, broker: "Broker") -> None:
         self._broker = broker
-        documents = Documents(broker)
+        documents, handshakes = Documents(broker), broker.handshakes
         self._methods: dict[type[Any], Callable[[Session, Any, int], None]] = {
             commands.Publish: self._publish,
             commands.Ack: self._ack,
@@ -62,6 +62,10 @@ class Execution:
             commands.Comment: documents.comment,
             commands.Retain: Retentions(broker).retain,
             commands.Chain: self._chain,
+            commands.Pub2: handshakes.pub2,
+            commands.Pubrel: handshakes.pubrel,
+            commands.Pubrec: handshakes.pubrec,
+            commands.Pubcomp: handshakes.pubcomp,
             commands.Help: self._help,
             commands.Ping: self._ping,
             commands.Quit: self._quit,
@@ -144,6 +148,7 @@ class Execution:
         if key not in session.consumers:
             session.consumers[key] = Consumer(session, subscription, prefetch)
             subscription.consumers.append(session.consumers[key])
+            self._broker.handshakes.attach(session.consumers[key])
         session.consumers[key].prefetch = prefetch
         self._note_attached(session)
         self._broker.reply(
@@ -164,6 +169,7 @@ class Execution:
             self._broker.delivery.forget(consumer)
             del consumer.session.consumers[topic.name, name]
             self._note_attached(consumer.session)
+        self._broker.handshakes.forget(topic.name, name)
         if subscription.is_durable:
             self._broker.work.keep(UnsubscribedRecord(topic.name, name))
         self._broker.reply(session, f"+OK unsub {topic.name}")
@@ -201,6 +207,7 @@ class Execution:
     def _stats(self, session: Session, command: commands.Stats, now_ms: int) -> None:
         broker = self._broker
         report = reports.stats(self._visible_to(session), len(broker.sessions), broker.counts)
+        report["handshakes"] = broker.handshakes.report()
         broker.reply(session, f"+OK stats {_json(report)}")
 
     def _explain(self, session: Session, command: commands.Explain, now_ms: int) -> None:
@@ -290,10 +297,7 @@ class Execution:
         """Find the events in flight that refs mean; where several consumers could have one, the first has it."""
         for ref in refs:
             for consumer in consumers:
-                if isinstance(ref, str) and not consumer.knows_ids:
-                    found = self._broker.topics[consumer.subscription.topic].read_lines(list(consumer.in_flight))
-                    consumer.note_ids([offset for offset, _ in found], [line for _, line in found])
-                offset = consumer.find(ref)
+                offset = self._broker.find_in_flight(consumer, ref)
                 if offset is not None:
                     yield consumer, offset
                     break

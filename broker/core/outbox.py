@@ -18,12 +18,12 @@ HIGH_WATER_BYTES: Final = 1 << 20
 
 @dataclass(slots=True)
 class _Awaited:
-    """A place among the replies for the confirmation of offsets first…last of a topic."""
+    """A place among the replies for the confirmation of offsets first…last of a topic; `reply` is what it says, if not that."""
 
     topic: str
     first: int
     last: int
-    is_duplicate: bool
+    reply: bytes | None = None
     refusal: Refusal | None = None
 
 
@@ -84,19 +84,18 @@ class Outbox:
     def expect(self, topic: str, first: int, last: int) -> None:
         """Add a place for the confirmation of events, merged with its neighbour's."""
         before = self._waiting[-1] if self._waiting else None
-        if (
-            isinstance(before, _Awaited)
-            and before.last == first - 1
-            and before.topic == topic
-            and not before.is_duplicate
-        ):
+        if isinstance(before, _Awaited) and before.last == first - 1 and before.topic == topic and before.reply is None:
             before.last = last
         else:
-            self._waiting.append(_Awaited(topic, first, last, is_duplicate=False))
+            self._waiting.append(_Awaited(topic, first, last))
+
+    def expect_stored(self, topic: str, offset: int, reply: bytes) -> None:
+        """Add a reply that waits until the log has the event at `offset`."""
+        self._waiting.append(_Awaited(topic, offset, offset, reply))
 
     def expect_duplicate(self, topic: str, offset: int) -> None:
         """Add a place for ``+OK dup``, which waits until the event that was first is confirmed itself."""
-        self._waiting.append(_Awaited(topic, offset, offset, is_duplicate=True))
+        self.expect_stored(topic, offset, f"+OK dup {topic} {offset}\n".encode())
 
     def expect_record(self, ticket: int, reply: bytes) -> None:
         """Add a reply that waits for the state's record number `ticket`."""
@@ -114,7 +113,7 @@ class Outbox:
         for place in self._waiting:
             if isinstance(place, _Awaited) and place.topic == topic and place.last >= visible:
                 if place.first < visible:
-                    places.append(_Awaited(topic, place.first, visible - 1, is_duplicate=False))
+                    places.append(_Awaited(topic, place.first, visible - 1))
                     place.first = visible
                 place.refusal = refusal
             places.append(place)
@@ -154,7 +153,7 @@ class Outbox:
     def _confirm_part(self, place: _Awaited, visible: int, promise: str) -> None:
         """Confirm what is visible of a run that goes on growing, so that a steady publisher is not kept waiting."""
         if place.first < visible:
-            self._send(_confirmation(_Awaited(place.topic, place.first, visible - 1, is_duplicate=False), promise))
+            self._send(_confirmation(_Awaited(place.topic, place.first, visible - 1), promise))
             place.first = visible
 
     def _refuse(self, place: _Awaited, refusal: Refusal) -> None:
@@ -174,7 +173,7 @@ def refusal_line(refusal: Refusal) -> bytes:
 
 
 def _confirmation(place: _Awaited, promise: str) -> bytes:
-    if place.is_duplicate:
-        return f"+OK dup {place.topic} {place.first}\n".encode()
+    if place.reply is not None:
+        return place.reply
     offsets = f"{place.first}" if place.first == place.last else f"{place.first}-{place.last}"
     return f"+OK pub {place.topic} {offsets} {promise}\n".encode()

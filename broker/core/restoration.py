@@ -22,15 +22,21 @@ from broker.state import (
     DescriptionRecord,
     DocumentationChange,
     FailedRecord,
+    FinishedRecord,
+    HandshakeRecord,
+    HeldRecord,
     PolicyRecord,
     ProducersRecord,
     Record,
     RedrivenRecord,
+    ReleasedRecord,
     RetentionRecord,
     SchemaRecord,
     SettledRecord,
     SubscriptionChange,
     SubscriptionRecord,
+    TakenRecord,
+    TopicRecord,
     UnsubscribedRecord,
 )
 
@@ -93,7 +99,8 @@ def restore(broker: Broker, records: Iterable[Record]) -> list[Skipped]:
     subscriptions: dict[tuple[str, str], _Kept] = {}
     producers: dict[str, ProducersRecord] = {}
     checkpoints: list[CheckpointRecord] = []
-    for record in records:
+    handshakes, others = _sorted_out(records)
+    for record in others:
         match record:
             case ProducersRecord():
                 producers[record.topic] = record
@@ -119,7 +126,26 @@ def restore(broker: Broker, records: Iterable[Record]) -> list[Skipped]:
                 checkpoint.producer, checkpoint.offset, checkpoint.value
             )
     _restore_subscriptions(broker, subscriptions.values())
+    broker.handshakes.restore(handshakes)
     return skipped
+
+
+def _sorted_out(records: Iterable[Record]) -> tuple[list[HandshakeRecord], list[TopicRecord]]:
+    """Part the records of handshakes, save those of subscriptions that were ended since, from the others."""
+    handshakes: list[HandshakeRecord] = []
+    others: list[TopicRecord] = []
+    for record in records:
+        if isinstance(record, HeldRecord | ReleasedRecord | TakenRecord | FinishedRecord):
+            handshakes.append(record)
+        else:
+            others.append(record)
+            if isinstance(record, UnsubscribedRecord):
+                handshakes = [one for one in handshakes if not _is_of(one, record)]
+    return handshakes, others
+
+
+def _is_of(one: HandshakeRecord, ended: UnsubscribedRecord) -> bool:
+    return isinstance(one, TakenRecord | FinishedRecord) and (one.topic, one.name) == (ended.topic, ended.name)
 
 
 def _skip_lost(broker: Broker, kept: Iterable[_Kept], producers: Iterable[ProducersRecord]) -> list[Skipped]:

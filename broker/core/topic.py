@@ -50,6 +50,8 @@ class Topic:
         self.subscriptions: dict[str, Subscription] = {}
         self.published = 0
         self.duplicates = 0
+        # The state's record that must be on the disk before this log is written on.
+        self.needed_record = 0
         self.ages = Ages(log.last_timestamp)
         self._pending = Batch(self.next)
         self._last_timestamp = log.last_timestamp

@@ -26,7 +26,11 @@ __all__ = [
     "Nack",
     "Ping",
     "Position",
+    "Pub2",
+    "Pubcomp",
     "Publish",
+    "Pubrec",
+    "Pubrel",
     "Quit",
     "Read",
     "Redrive",
@@ -55,6 +59,36 @@ class Publish(Struct, gc=False):
 
     topic: str
     events: list[IncomingEvent]
+
+
+class Pub2(Struct):
+    """``pub2 <topic> <event>``"""
+
+    topic: str
+    event: IncomingEvent
+
+
+class Pubrel(Struct):
+    """``pubrel <topic> <id>``"""
+
+    topic: str
+    id: str
+
+
+class Pubrec(Struct):
+    """``pubrec <topic> <ref>``; `word` is the ref as it stands."""
+
+    topic: str
+    ref: int | str
+    word: str
+
+
+class Pubcomp(Struct):
+    """``pubcomp <topic> <ref>``; `word` is the ref as it stands."""
+
+    topic: str
+    ref: int | str
+    word: str
 
 
 class Hello(Struct):
@@ -259,6 +293,10 @@ class Quit(Struct):
 
 Command: TypeAlias = (
     Publish
+    | Pub2
+    | Pubrel
+    | Pubrec
+    | Pubcomp
     | Hello
     | Subscribe
     | Unsubscribe

@@ -11,7 +11,7 @@ _HELP: Final = {
     " resume attaches it again to what it was attached to when it left",
     "pub": 'pub <topic> <event> - publishes, e.g. pub tweets {"id":"1","priority":3,"msg":"tweet 1"}',
     "sub": "sub <topic> [as=<subscription>] [prefetch=1] [from=latest|earliest|<offset>|<time>] [timeout=30s] [tries=5]"
-    " [strikes=nack,timeout,disconnect] [backoff=0s] [max_wait=60s] [create] - delivers the topic's events to this"
+    " [strikes=nack,timeout,disconnect] [backoff=0s] [max_wait=60s] [qos=1] [create] - delivers the topic's events to this"
     " connection; with as= the subscription outlives it, and several connections share it",
     "unsub": "unsub <topic> [as=<subscription>] - ends a subscription and forgets what it had pending",
     "ack": "ack <topic> <ref>... - settles events; a ref is an id, or an offset written @1042",
@@ -20,6 +20,10 @@ _HELP: Final = {
     "read": "read <topic> <offset>|earliest|latest|<time> [limit=1000] [bytes=1048576] - reads the log, without state",
     "last": "last <topic> <producer> - the producer's last offset, sequence and checkpoint, or null",
     "checkpoint": "checkpoint <topic> <producer> <string> - moves a producer's checkpoint without an event",
+    "pub2": "pub2 <topic> <event> - has an event held for exactly-once publishing; answers +REC, pubrel releases it",
+    "pubrel": "pubrel <topic> <id> - stores a held event; answers +COMP with its offset, however often it is asked",
+    "pubrec": "pubrec <topic> <ref> - says that this client has an event of a qos=2 subscription on its disk; answers +REL",
+    "pubcomp": "pubcomp <topic> <ref> - ends the handshake of an event that this client has taken by pubrec",
     "describe": "describe <topic> [<text>] - says what a topic is for; without a text, shows all that documents it, as JSON",
     "schema": "schema <topic> [<json schema>|none] - sets the JSON Schema (draft 2020-12) that every later event's msg must"
     " meet; without one, shows it",

@@ -41,6 +41,7 @@ from broker.protocol.commands import (
 )
 from broker.protocol.documentation import DOCUMENTATION_VERBS
 from broker.protocol.event_lines import parse_event, parse_events
+from broker.protocol.handshake_lines import HANDSHAKE_VERBS
 from broker.protocol.lines import TOO_LONG
 from broker.protocol.names import check_name, topic_name
 from broker.protocol.options import Options
@@ -158,13 +159,15 @@ def _subscribe(rest: bytes) -> Subscribe:
         rest, "sub <topic> [as=<subscription>] [prefetch=1] [from=latest] [timeout=30s] [tries=5] ... [create]", 1
     )
     options = Options(words)
-    name = options.text("as")
+    name, change = options.text("as"), read_policy_change(options)
+    if name is None and change.get("qos") == 2:
+        raise Refusal("bad_arguments", "qos=2 needs a subscription that outlives its connection: as=<subscription>")
     command = Subscribe(
         topic=check_name(topic),
         name=None if name is None else check_name(name),
         prefetch=options.number("prefetch", 1, 1, PREFETCH_MAX),
         start=_position(options.text("from") or "latest"),
-        change=read_policy_change(options),
+        change=change,
         may_create=options.flag("create"),
     )
     options.end()
@@ -385,6 +388,7 @@ _VERBS: Final[dict[str, Callable[[bytes], Command]]] = {
     "topics": _bare(Topics, "topics"),
     "stats": _bare(Stats, "stats"),
     "ping": _bare(Ping, "ping"),
+    **HANDSHAKE_VERBS,
     **DOCUMENTATION_VERBS,
     **RETENTION_VERBS,
     "help": _help,

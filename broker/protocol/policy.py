@@ -20,7 +20,7 @@ class Policy(Struct, frozen=True, omit_defaults=True):
 
     An event in flight has `timeout_ms` until it fails; `tries` failures whose cause is in `strikes` make it a dead letter;
     the n-th try comes after `backoff_ms` × 2^(n - 2); one that has waited longer than `max_wait_ms` goes first whatever
-    its priority (0: never).
+    its priority (0: never). With `qos` 2, events are settled by the exactly-once handshake, too.
     """
 
     timeout_ms: int = 30_000
@@ -28,6 +28,7 @@ class Policy(Struct, frozen=True, omit_defaults=True):
     strikes: tuple[Cause, ...] = CAUSES
     backoff_ms: int = 0
     max_wait_ms: int = 60_000
+    qos: int = 1
 
     def changed(self, change: dict[str, Any]) -> "Policy":
         """Return the policy with some members replaced."""
@@ -50,6 +51,9 @@ def read_policy_change(options: Options) -> dict[str, Any]:
     tries = options.number("tries", 0, 1, 1_000_000)
     if tries:
         change["tries"] = tries
+    qos = options.number("qos", 0, 1, 2)
+    if qos:
+        change["qos"] = qos
     strikes = options.text("strikes")
     if strikes is not None:
         change["strikes"] = tuple(_cause(word) for word in strikes.split(",") if word != "none")
