@@ -47,6 +47,8 @@ __all__ = [
     "TakenRecord",
     "TopicRecord",
     "UnsubscribedRecord",
+    "cut_torn_end",
+    "damaged_lines",
 ]
 
 
@@ -355,6 +357,18 @@ def _parse(line: bytes) -> "Record | _Generation | None":
         return _decode(body) if int(crc, 16) == crc32c(body) else None
     except (ValueError, msgspec.MsgspecError):
         return None
+
+
+def damaged_lines(path: Path) -> tuple[int, int, bool]:
+    """Return how many records a journal or snapshot holds, how many lines are damaged, and whether its end is torn."""
+    *lines, rest = path.read_bytes().split(b"\n")
+    good = sum(_parse(line) is not None for line in lines)
+    return good, len(lines) - good, bool(rest)
+
+
+def cut_torn_end(path: Path) -> None:
+    """Take away the last record of a journal if it was not written to its end. Raises OSError."""
+    os.truncate(path, path.read_bytes().rfind(b"\n") + 1)
 
 
 def _write_all(handle: int, data: bytes) -> None:

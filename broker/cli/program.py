@@ -14,6 +14,7 @@ from broker.cli.connection import Connection
 from broker.cli.documents import Comment, Describe, Schema
 from broker.cli.export import Export
 from broker.cli.failures import Dead, Explain, Redrive
+from broker.cli.fsck import Fsck
 from broker.cli.mock import Mock
 from broker.cli.overview import Stats, Subscriptions, Topics
 from broker.cli.shell import Shell
@@ -22,7 +23,7 @@ from broker.errors import BrokerError, Refusal, StartError
 
 __all__ = ["COMMANDS", "main"]
 
-COMMANDS: Final[dict[str, type[Connection]]] = {
+COMMANDS: Final[dict[str, type[Connection | Fsck]]] = {
     "topics": Topics,
     "subscriptions": Subscriptions,
     "tail": Tail,
@@ -37,6 +38,7 @@ COMMANDS: Final[dict[str, type[Connection]]] = {
     "mock": Mock,
     "export": Export,
     "shell": Shell,
+    "fsck": Fsck,
 }
 # What marks a setting that has no flag; the library has no public name for it.
 _POSITIONAL: Final = get_args(CliPositionalArg[str])[1:]
@@ -46,10 +48,14 @@ def main(argv: Sequence[str]) -> int:
     """Carry out the command that `argv` begins with, one of `COMMANDS`. Returns the exit status."""
     name, *words = argv
     command_type = COMMANDS[name]
+    status = 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
         command = CliApp.run(command_type, cli_args=words)
-        command.carry_out()
+        if isinstance(command, Fsck):
+            status = command.carry_out()
+        else:
+            command.carry_out()
         sys.stdout.flush()
     except ValidationError as error:
         return _refuse(name, _sentence(error, command_type))
@@ -64,7 +70,7 @@ def main(argv: Sequence[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except KeyboardInterrupt:
         return 130
-    return 0
+    return status
 
 
 def _refuse(command: str, sentence: str) -> int:
@@ -72,7 +78,7 @@ def _refuse(command: str, sentence: str) -> int:
     return 2
 
 
-def _sentence(error: ValidationError, command_type: type[Connection]) -> str:
+def _sentence(error: ValidationError, command_type: type[Connection | Fsck]) -> str:
     """Say which words of the command line are wrong, and how."""
     fields = {field.alias or name: field for name, field in command_type.model_fields.items()}
     faults = []
