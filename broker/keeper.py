@@ -41,7 +41,9 @@ class Keeper:
         self._carry_out = carry_out
         self._is_late = False
         self._due, self._tried = anyio.Event(), anyio.Event()
-        self._folding = anyio.Lock()
+        self._is_doubtful = False
+        # Held while the state's files change, so that what is called synced is in a journal that was synced, or a snapshot.
+        self._filing = anyio.Lock()
         self._folded_events = 0
 
     async def recover(self, topics: list[str]) -> None:
@@ -103,24 +105,34 @@ class Keeper:
                 await self._due.wait()
             self._due = anyio.Event()
             tried, self._tried = self._tried, anyio.Event()
+            try:
+                await self._sync()
+            except OSError as error:
+                logger.error("cannot sync the state; trying again", reason=error.strerror)
+            tried.set()
+            if self._is_late or self._is_doubtful:
+                # Trying again at once would keep the loop busy.
+                await anyio.sleep(SYNC_EVERY_S)
+
+    async def _sync(self) -> None:
+        async with self._filing:
             # What the core has left until now is counted, so it must be in the journal.
             self._carry_out()
             number = self._broker.work.records_kept
             self.keep([], is_awaited=False)
             if self._is_late:
-                tried.set()
-                # What is due stays due; trying again at once would keep the loop busy.
-                await anyio.sleep(SYNC_EVERY_S)
-                continue
-            try:
+                return
+            if self._is_doubtful:
+                await self._fold()
+            else:
+                # After an fdatasync that failed, the next one may call good what is lost; only a snapshot can say it anew.
+                self._is_doubtful = True
                 await to_thread.run_sync(self._data.reserve.spend, self._state.sync)
-                self._broker.records_synced(number)
-                self._carry_out()
-                if self._state.journal_bytes > JOURNAL_BYTES or self._events() - self._folded_events > FOLD_EVENTS:
-                    await self.fold()
-            except OSError as error:
-                logger.error("cannot sync the state; trying again", reason=error.strerror)
-            tried.set()
+            self._is_doubtful = False
+            self._broker.records_synced(number)
+            self._carry_out()
+            if self._state.journal_bytes > JOURNAL_BYTES or self._events() - self._folded_events > FOLD_EVENTS:
+                await self._fold()
 
     async def sync(self, number: int) -> None:
         """Wait until the disk has the state's record `number`. Raises OSError where it was tried and the disk has it not."""
@@ -158,11 +170,14 @@ class Keeper:
 
     async def fold(self) -> None:
         """Write the whole state as a snapshot. Raises OSError, and then the journals go on telling it."""
-        async with self._folding:
-            self._folded_events = self._events()
-            generation = self._data.reserve.spend(self._state.begin_generation)
-            records = self._broker.records()
-            await to_thread.run_sync(self._data.reserve.spend, self._state.write_snapshot, generation, records)
+        async with self._filing:
+            await self._fold()
+
+    async def _fold(self) -> None:
+        self._folded_events = self._events()
+        generation = self._data.reserve.spend(self._state.begin_generation)
+        records = self._broker.records()
+        await to_thread.run_sync(self._data.reserve.spend, self._state.write_snapshot, generation, records)
 
     async def close(self) -> None:
         """Keep the state a last time; on a disk that takes no snapshot, the journals have it."""

@@ -2,15 +2,16 @@
 
 Records are appended to a journal, one JSON line each behind its crc32c. Now and then the whole state is written as a
 snapshot and the next journal begun; the snapshot names the first journal that goes on from it. Always true: replaying the
-journals over the snapshot, from the first one named, each record once, gives the state. A snapshot or line that is
-damaged is set aside or skipped, counted, and never stops a start.
+journals over the snapshot, from the first one named, each record once, gives the state; and so it is with the snapshot
+before it, which is kept for the day when the newer one is damaged. A snapshot or line that is damaged is set aside or
+skipped, counted, and never stops a start.
 """
 
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 from crc32c import crc32c
@@ -49,6 +50,7 @@ __all__ = [
     "UnsubscribedRecord",
     "cut_torn_end",
     "damaged_lines",
+    "is_whole_snapshot",
 ]
 
 
@@ -257,11 +259,14 @@ class State:
         self.journal_bytes = 0
         # What a full disk did not take; the next append goes on in the middle of a line, just where the last one ended.
         self._untaken = bytearray()
+        # Journals that were turned from and not synced; until a snapshot has what they tell, they are the state's.
+        self._ended: list[int] = []
+        self._snapshot_generation = 0
 
     def restore(self) -> Restored:
         """Read the snapshot and the journals that go on from it."""
         restored = Restored()
-        first = self._read_snapshot(restored)
+        first = self._snapshot_generation = self._read_snapshots(restored)
         for generation in sorted(self._generations()):
             if first <= generation < self._generation:
                 self._read_journal(generation, restored)
@@ -276,7 +281,13 @@ class State:
             del self._untaken[:written]
 
     def sync(self) -> None:
-        """Wait until everything appended is on the disk. Raises OSError."""
+        """Wait until everything appended is on the disk.
+
+        Raises OSError, and then only a snapshot can be trusted to hold what was appended until now.
+        """
+        while self._ended:
+            os.fdatasync(self._ended[0])
+            os.close(self._ended.pop(0))
         os.fdatasync(self._journal)
 
     def begin_generation(self) -> int:
@@ -285,16 +296,17 @@ class State:
         before = self._journal
         self._generation += 1
         self._journal = self._open_journal()
-        os.close(before)
+        self._ended.append(before)
         self.journal_bytes = 0
         return self._generation
 
     def write_snapshot(self, generation: int, records: Iterable[Record]) -> None:
-        """Replace the snapshot in one step and remove the journals before `generation`."""
+        """Replace the snapshot in one step; what the one before it needs stays. Raises OSError."""
         new = self.directory / "snapshot.new"
         handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
         try:
-            _write_all(handle, _line(_Generation(generation)) + b"".join(map(_line, records)))
+            mark = _line(_Generation(generation))
+            _write_all(handle, mark + b"".join(map(_line, records)) + mark)
             os.fsync(handle)
         except OSError:
             # On a full disk, half a snapshot is room that the journal needs.
@@ -302,15 +314,23 @@ class State:
             raise
         finally:
             os.close(handle)
-        new.rename(self.directory / "snapshot")
+        snapshot = self.directory / "snapshot"
+        if snapshot.exists():
+            snapshot.rename(self.directory / "snapshot.before")
+        new.rename(snapshot)
         sync_directory(self.directory)
+        while self._ended:
+            os.close(self._ended.pop())
         for old in self._generations():
-            if old < generation:
+            if old < self._snapshot_generation:
                 self._journal_path(old).unlink(missing_ok=True)
+        self._snapshot_generation = generation
 
     def close(self) -> None:
-        """Close the journal."""
-        os.close(self._journal)
+        """Close the journals."""
+        for journal in (*self._ended, self._journal):
+            os.close(journal)
+        self._ended.clear()
 
     def _generations(self) -> list[int]:
         return [int(path.suffix[1:]) for path in self.directory.glob("journal.*") if path.suffix[1:].isdecimal()]
@@ -324,18 +344,21 @@ class State:
         sync_directory(self.directory)
         return journal
 
-    def _read_snapshot(self, restored: Restored) -> int:
-        path = self.directory / "snapshot"
-        if not path.exists():
+    def _read_snapshots(self, restored: Restored) -> int:
+        """Take the newest snapshot that is whole, else what can be read of the oldest; returns its first journal."""
+        found: list[_Snapshot] = []
+        for path in (self.directory / "snapshot", self.directory / "snapshot.before"):
+            if path.exists():
+                found.append(_read_snapshot(path))
+                if found[-1].is_whole:
+                    break
+                aside = path.with_name(f"{path.name}.damaged-{self._generation}")
+                path.rename(aside)
+                restored.set_aside.append(aside.name)
+        if not found:
             return 0
-        records = [_parse(line) for line in path.read_bytes().splitlines()]
-        head = records[0] if records else None
-        if not isinstance(head, _Generation) or None in records:
-            aside = path.with_name(f"snapshot.damaged-{self._generation}")
-            path.rename(aside)
-            restored.set_aside.append(aside.name)
-        restored.records += [record for record in records if record is not None and not isinstance(record, _Generation)]
-        return head.journal if isinstance(head, _Generation) else 0
+        restored.records += found[-1].records
+        return found[-1].journal
 
     def _read_journal(self, generation: int, restored: Restored) -> None:
         for line in self._journal_path(generation).read_bytes().splitlines():
@@ -357,6 +380,27 @@ def _parse(line: bytes) -> "Record | _Generation | None":
         return _decode(body) if int(crc, 16) == crc32c(body) else None
     except (ValueError, msgspec.MsgspecError):
         return None
+
+
+class _Snapshot(NamedTuple):
+    """What a snapshot holds, the first journal that goes on from it (0 where that is not known), and whether it is whole."""
+
+    records: list[Record]
+    journal: int
+    is_whole: bool
+
+
+def _read_snapshot(path: Path) -> _Snapshot:
+    lines = [_parse(line) for line in path.read_bytes().splitlines()]
+    head, end = (lines[0], lines[-1]) if len(lines) > 1 else (None, None)
+    records = [line for line in lines if line is not None and not isinstance(line, _Generation)]
+    is_whole = isinstance(head, _Generation) and head == end and None not in lines
+    return _Snapshot(records, head.journal if isinstance(head, _Generation) else 0, is_whole)
+
+
+def is_whole_snapshot(path: Path) -> bool:
+    """Whether a snapshot is as it was written."""
+    return _read_snapshot(path).is_whole
 
 
 def damaged_lines(path: Path) -> tuple[int, int, bool]:

@@ -16,7 +16,7 @@ from broker.core.slots import runs
 from broker.data_directory import lock_directory
 from broker.errors import StartError
 from broker.log.check import SegmentCheck, check_topic, orphans_of, repair_topic, segments_of
-from broker.state import cut_torn_end, damaged_lines
+from broker.state import cut_torn_end, damaged_lines, is_whole_snapshot
 from broker.units import format_bytes
 
 __all__ = ["Fsck"]
@@ -137,11 +137,15 @@ def _beside(directory: Path) -> Iterator[Found]:
 def _state(path: Path) -> Found:
     good, damaged, is_torn = damaged_lines(path)
     found = Found(f"state/{path.name}", "state", good, path.stat().st_size)
-    if path.name.startswith("snapshot."):
+    if path.name in {"snapshot", "snapshot.before"}:
+        if not is_whole_snapshot(path):
+            found.lost = ["it is damaged; the other snapshot and the journals are used"]
+    elif path.suffix[1:].isdecimal():
+        if damaged:
+            found.lost = [f"{damaged} damaged records; what they settled is given again"]
+    else:
         found.holds = "a snapshot that is not used"
-    elif damaged:
-        found.lost = [f"{damaged} damaged records; what they settled is given again"]
-    if is_torn and not found.lost:
+    if is_torn and path.suffix[1:].isdecimal() and not found.lost:
         found.mendable = ["the last record was not written to its end"]
     return found
 

@@ -14,6 +14,7 @@ from broker.core.topic import Topic
 from broker.errors import Refusal
 from broker.events import StoredEvent, decode_stored
 from broker.failures import Attempts
+from broker.protocol.policy import Policy
 from broker.state import (
     CheckpointRecord,
     ClientRecord,
@@ -115,8 +116,7 @@ def restore(broker: Broker, records: Iterable[Record]) -> list[Skipped]:
             case UnsubscribedRecord():
                 subscriptions.pop((record.topic, record.name), None)
             case _:
-                if (record.topic, record.name) in subscriptions:
-                    subscriptions[record.topic, record.name].note(record)
+                _note(subscriptions, record)
     skipped = _skip_lost(broker, subscriptions.values(), producers.values())
     for topic in broker.topics.values():
         _restore_producers(topic, producers.get(topic.name))
@@ -146,6 +146,15 @@ def _sorted_out(records: Iterable[Record]) -> tuple[list[HandshakeRecord], list[
 
 def _is_of(one: HandshakeRecord, ended: UnsubscribedRecord) -> bool:
     return isinstance(one, TakenRecord | FinishedRecord) and (one.topic, one.name) == (ended.topic, ended.name)
+
+
+def _note(subscriptions: dict[tuple[str, str], _Kept], change: SubscriptionChange) -> None:
+    """Apply a change to its subscription; one whose beginning was damaged begins at the first event again."""
+    key = (change.topic, change.name)
+    if key not in subscriptions and isinstance(change, SettledRecord):
+        subscriptions[key] = _Kept(SubscriptionRecord(change.topic, change.name, 0, 0, {}, Policy()))
+    if key in subscriptions:
+        subscriptions[key].note(change)
 
 
 def _skip_lost(broker: Broker, kept: Iterable[_Kept], producers: Iterable[ProducersRecord]) -> list[Skipped]:

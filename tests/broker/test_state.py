@@ -111,3 +111,39 @@ def test_what_a_full_disk_did_not_take_goes_behind_it_when_there_is_room(
     state.append([record(5)])
     state.close()
     assert restored(tmp_path) == [record(number) for number in range(6)]
+
+
+@pytest.mark.parametrize("length", [None, *range(0, 400, 23)])
+def test_a_snapshot_that_is_damaged_cut_or_gone_costs_nothing_thanks_to_the_one_before(
+    tmp_path: Path, length: int | None
+) -> None:
+    state = State(tmp_path)
+    state.append(map(record, range(3)))
+    state.write_snapshot(state.begin_generation(), map(record, range(3)))
+    state.append([record(3)])
+    state.write_snapshot(state.begin_generation(), map(record, range(4)))
+    state.append([record(4)])
+    state.close()
+    path = tmp_path / "snapshot"
+    raw = path.read_bytes()
+    if length is None:
+        path.unlink()
+    else:
+        path.write_bytes(raw[:length])
+    state = State(tmp_path)
+    found = state.restore()
+    assert found.records == list(map(record, range(5)))
+    assert bool(found.set_aside) == (length is not None and length < len(raw))
+    state.write_snapshot(state.begin_generation(), found.records)
+    state.close()
+    assert restored(tmp_path) == list(map(record, range(5)))
+
+
+def test_old_journals_go_when_two_snapshots_are_behind_them(tmp_path: Path) -> None:
+    state = State(tmp_path)
+    for number in range(6):
+        state.append([record(number)])
+        state.write_snapshot(state.begin_generation(), map(record, range(number + 1)))
+    state.close()
+    assert len(list(tmp_path.glob("journal.*"))) <= 3
+    assert restored(tmp_path) == list(map(record, range(6)))
