@@ -16,7 +16,10 @@ _WIDTH_MIN = 150
 
 @dataclass
 class Row:
-    """One measured thing: its figures and its goal, in `unit`, and what it is seen beside. Of rates, more is better."""
+    """One measured thing: its figures and its goal, in `unit`, and what it is seen beside.
+
+    Of rates and shares more is better, of times and sizes less.
+    """
 
     name: str
     what: str
@@ -33,7 +36,7 @@ class Row:
     @property
     def is_met(self) -> bool:
         """Whether the goal is reached."""
-        return self.median >= self.goal if self.unit == "/s" else self.median <= self.goal
+        return self.median >= self.goal if self.unit in {"/s", "%"} else self.median <= self.goal
 
 
 def measure(run: Callable[[], float], rounds: int, told: Callable[[str], None], name: str) -> list[float]:

@@ -1,0 +1,101 @@
+"""I1: tweets from an event stream, scored and written to MongoDB, beside what scoring and writing reach alone."""
+
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing import get_context
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from pymongo import MongoClient
+
+from bench.programs import folder, program
+from bench.settings import BenchSettings
+from demo.mongod import ReplicaSet
+from sse_ingest.scoring import vader_scorer
+from sse_ingest.simulator.tweets import Timeline
+from sse_ingest.simulator.wire import chunks, message
+
+__all__ = ["Ingest", "ingest"]
+
+CORES: Final = 2
+BATCH: Final = 200
+_HEAD: Final = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+class Ingest(NamedTuple):
+    """Tweets a second: through the ingester, of the scorer alone on as many cores, of insert_many alone."""
+
+    stored: float
+    scored: float
+    inserted: float
+
+
+def ingest(settings: BenchSettings) -> Ingest:
+    """Serve invented tweets of about 3 KB as fast as they are taken, and time from the first stored one to the last."""
+    timeline = Timeline(seed=1, route=1)
+    tweets = [timeline.tweet(number) for number in range(max(5000, settings.events // 20))]
+    scored = _scored_alone([msgspec.json.decode(tweet)["text"] for tweet in tweets])
+    with (
+        folder() as home,
+        ReplicaSet(home / "mongod") as replica_set,
+        MongoClient[dict[str, Any]](replica_set.url) as mongo,
+        _stream(tweets) as port,
+    ):
+        inserted = _inserted_alone(mongo, tweets)
+        source = ("--source", f"http://127.0.0.1:{port}/tweets/1", "--until-end", "--workers-max", CORES)
+        words = ("--mongo-url", replica_set.url, "--port", 0, "--metrics-port", 0, *source)
+        with program(home / "log", "sse_ingest", *words) as (_, process):
+            looks: list[tuple[float, int]] = []
+            while process.poll() is None:
+                looks.append((time.perf_counter(), mongo.rtp_sse_db.tweets.estimated_document_count()))
+                time.sleep(0.05)
+        first = next(look for look in looks if look[1])
+        last = next(look for look in looks if look[1] == looks[-1][1])
+        return Ingest((last[1] - first[1]) / (last[0] - first[0]), scored, inserted)
+
+
+@contextmanager
+def _stream(tweets: list[bytes]) -> Iterator[int]:
+    """Serve a made stream from a process of its own, which costs next to nothing; a second request gets no content."""
+    body = b"".join(chunks(message(tweet, time.time())) for tweet in tweets) + b"0\r\n\r\n"
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        process = get_context("fork").Process(target=_answer, args=(listener, _HEAD + body), daemon=True)
+        process.start()
+        yield int(listener.getsockname()[1])
+        process.terminate()
+        process.join()
+
+
+def _answer(listener: socket.socket, body: bytes) -> None:
+    while True:
+        connection, _ = listener.accept()
+        with connection:
+            connection.recv(65536)
+            connection.sendall(body)
+        body = b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n"
+
+
+def _scored_alone(texts: list[str]) -> float:
+    with get_context("fork").Pool(CORES) as pool:
+        pool.map(_score, [texts[:1]] * CORES)
+        began = time.perf_counter()
+        pool.map(_score, [texts[start : start + BATCH] for start in range(0, len(texts), BATCH)], chunksize=1)
+        return len(texts) / (time.perf_counter() - began)
+
+
+def _score(texts: list[str]) -> None:
+    score = vader_scorer()
+    for text in texts:
+        score(text)
+
+
+def _inserted_alone(mongo: MongoClient[dict[str, Any]], tweets: list[bytes]) -> float:
+    documents = [msgspec.json.decode(tweet) for tweet in tweets]
+    began = time.perf_counter()
+    for start in range(0, len(documents), BATCH):
+        mongo.bench.tweets.insert_many(documents[start : start + BATCH])
+    took = time.perf_counter() - began
+    mongo.drop_database("bench")
+    return len(documents) / took
