@@ -50,6 +50,11 @@ _BROKER: Final = (
     _Figure("acked", "acked_events", "events settled by an ack", is_counter=True),
     _Figure("damaged", "damaged_events", "damaged events met in the logs", is_counter=True),
 )
+_EVENT_SOURCE: Final = (
+    _Figure("event_source_clients", "event_source_clients", "clients of the event source that are connected"),
+    _Figure("event_source_held", "event_source_held_events", "events that wait for one with a lower sequence"),
+)
+"""Only there while the gateway is on."""
 _TOPIC: Final = (
     _Figure("earliest", "log_earliest_offset", "lowest offset that can be read"),
     _Figure("next", "log_next_offset", "offset of the next visible event"),
@@ -67,12 +72,12 @@ _SUBSCRIPTION: Final = (
     _Figure("dead", "events_dead", "events given up on and not redriven"),
     _Figure("settled", "events_settled", "events settled since the start", is_counter=True),
     _Figure("redelivered", "events_redelivered", "deliveries that were not the first of their event", is_counter=True),
+    _Figure("overtaken", "events_overtaken", "unsettled events that retention took away", is_counter=True),
 )
 _POLICY: Final = (
     _Figure("timeout_ms", "subscription_timeout_seconds", "time that a delivery has for its ack", scale=0.001),
     _Figure("tries", "subscription_tries", "failed tries that make a dead letter"),
     _Figure("backoff_ms", "subscription_backoff_seconds", "pause after the first failed try", scale=0.001),
-    _Figure("overtaken", "events_overtaken", "unsettled events that retention took away", is_counter=True),
     _Figure("max_wait_ms", "subscription_max_wait_seconds", "age from which an event goes first", scale=0.001),
 )
 _FAILED: Final = "failed_"
@@ -100,6 +105,7 @@ class BrokerCollector(Collector):
             for name, figures in report["subscriptions"].items()
         }
         yield from _families(_BROKER, (), {(): stats})
+        yield from _families([figure for figure in _EVENT_SOURCE if figure.member in stats], (), {(): stats})
         yield from _families(_other_counts(stats), (), {(): stats})
         yield _counter("failed_tries", "failed tries by cause", "cause", _failed_tries(stats))
         yield _counter("connection_ends", "ended connections by reason", "reason", found.ends)
@@ -148,7 +154,7 @@ def _families(table: Iterable[_Figure], labels: tuple[str, ...], rows: _Rows) ->
 
 def _other_counts(stats: Mapping[str, Any]) -> list[_Figure]:
     """Return the counters that the table does not name, under the names that ``stats`` has for them."""
-    known = {figure.member for figure in _BROKER}
+    known = {figure.member for figure in (*_BROKER, *_EVENT_SOURCE)}
     return [
         _Figure(member, member, f"the counter {member} of stats", is_counter=True)
         for member, value in stats.items()

@@ -8,16 +8,18 @@ from typing import Any, Final
 import anyio
 from anyio.abc import Listener, SocketAttribute
 from anyio.streams.tls import TLSListener
-from broker.data_directory import Sizes
-from broker.errors import Refusal, StartError
-from broker.program import logger, port_taken, ready
-from broker.protocol import check_name
-from broker.tls import server_context
-from broker.users import UsersFile
 
 from broker import metrics
+from broker.connection import Limits
+from broker.data_directory import Sizes
+from broker.errors import Refusal, StartError
+from broker.gateways import EventSource, EventSourceOptions
+from broker.program import logger, port_taken, ready
+from broker.protocol import check_name
 from broker.server import Server
 from broker.settings import BrokerSettings
+from broker.tls import server_context
+from broker.users import UsersFile
 
 __all__ = ["serve"]
 
@@ -41,7 +43,7 @@ async def serve(settings: BrokerSettings, stop: anyio.Event) -> None:
         server = Server(
             settings.data_dir,
             settings.durability,
-            line_bytes_max=settings.line_bytes_max,
+            limits=Limits(settings.line_bytes_max, settings.waiting_bytes_max, settings.stalled_after),
             connections_max=settings.connections_max,
             recent_bytes=settings.recent_bytes,
             sizes=Sizes(settings.segment_bytes, settings.reserve_bytes),
@@ -49,6 +51,8 @@ async def serve(settings: BrokerSettings, stop: anyio.Event) -> None:
         )
         await stack.enter_async_context(server.open(topics))
         await stack.enter_async_context(metrics.watch(server))
+        if settings.event_source:
+            await stack.enter_async_context(EventSource(server, _event_source(settings)).open())
         async with anyio.create_task_group() as connections, anyio.create_task_group() as accepting:
             accepting.start_soon(listener.serve, server.handle, connections)
             ready("broker", address)
@@ -68,6 +72,19 @@ def _topics(settings: BrokerSettings) -> list[str]:
         return [check_name(name) for name in settings.topic]
     except Refusal as refusal:
         raise StartError(f"--topic: {refusal.text}") from refusal
+
+
+def _event_source(settings: BrokerSettings) -> EventSourceOptions:
+    return EventSourceOptions(
+        settings.host,
+        settings.event_source_port,
+        settings.event_source_client_port,
+        settings.hold_max,
+        settings.connections_max,
+        settings.stalled_after,
+        has_inboxes=settings.event_source_inbox,
+        goes_on=settings.event_source_goes_on,
+    )
 
 
 async def _listen(settings: BrokerSettings) -> Listener[Any]:

@@ -16,8 +16,9 @@ import anyio
 import structlog
 from anyio import to_thread
 from anyio.abc import ByteStream, SocketAttribute, TaskGroup
-from broker.connection import Connection, End, Users
-from broker.core import EVERYTHING, NOTHING, Broker, Fetch, Lookup, Reading, Topic
+
+from broker.connection import Connection, End, Limits, Users
+from broker.core import EVERYTHING, NOTHING, Broker, Fetch, Lookup, Reading, Session, Topic
 from broker.data_directory import DataDirectory, Durability, Sizes
 from broker.keeper import Keeper
 
@@ -38,7 +39,7 @@ class Server:
         data_dir: Path,
         durability: Durability,
         *,
-        line_bytes_max: int = 1 << 20,
+        limits: Limits,
         connections_max: int = 10_000,
         recent_bytes: int = 128 << 20,
         sizes: Sizes = _SIZES,
@@ -49,8 +50,9 @@ class Server:
         self.data = DataDirectory(data_dir, durability, sizes)
         self.broker = Broker(self.data, version=version("tweetwire"), promise=durability, recent_bytes=recent_bytes)
         self._keeper = Keeper(self.broker, self.data, self.carry_out)
-        self._line_bytes_max = line_bytes_max
+        self._limits = limits
         self._connections: dict[int, Connection] = {}
+        self._guests: dict[int, Callable[[], None]] = {}
         self._writers: dict[Topic, anyio.Event] = {}
         self._lookups = anyio.CapacityLimiter(1)
         self._tasks: TaskGroup | None = None
@@ -88,7 +90,7 @@ class Server:
             await self._turn_away(stream, name)
             return
         session = self.broker.connect(name, EVERYTHING if self.users is None else NOTHING)
-        connection = self._connections[session.number] = Connection(self, stream, session, self._line_bytes_max)
+        connection = self._connections[session.number] = Connection(self, stream, session, self._limits)
         async with stream:
             connection.wake()
             end = await connection.run()
@@ -97,6 +99,23 @@ class Server:
             self.broker.disconnect(session, self.now_ms())
             self.carry_out()
         logger.debug("connection ended", client=session.name, peer=session.peer, why=end.value)
+
+    def admit(self, name: str, wake: Callable[[], None]) -> Session:
+        """Let a part of this process take part as a client that may do everything, without a socket.
+
+        `wake` is called when the session has output; it must not do more than note that.
+        """
+        session = self.broker.connect("gateway", EVERYTHING)
+        session.name = name
+        session.take_output()
+        self._guests[session.number] = wake
+        return session
+
+    def dismiss(self, session: Session) -> None:
+        """End a session that was admitted."""
+        del self._guests[session.number]
+        self.broker.disconnect(session, self.now_ms())
+        self.carry_out()
 
     async def _turn_away(self, stream: ByteStream, peer: str) -> None:
         """Refuse a connection above the limit in one line."""
@@ -123,6 +142,8 @@ class Server:
             connection = self._connections.get(session.number)
             if connection is not None:
                 connection.wake()
+            elif session.number in self._guests:
+                self._guests[session.number]()
 
     async def drain(self) -> None:
         """Close every connection once what it is owed has been sent, or the time for it is over."""

@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import Self
 
+from pydantic import Field, model_validator
+
 from broker.data_directory import Durability
 from broker.program import ProgramSettings, settings_config
-from broker.units import Bytes
-from pydantic import Field, model_validator
+from broker.units import Bytes, Seconds
 
 __all__ = ["BrokerSettings"]
 
@@ -42,6 +43,28 @@ class BrokerSettings(ProgramSettings):
     )
     line_bytes_max: Bytes = Field(
         "1MiB", validate_default=True, description="longest line that is taken (bytes, KiB, MiB)"
+    )
+    waiting_bytes_max: Bytes = Field(
+        "4MiB",
+        validate_default=True,
+        description="most that waits to be sent to a client before no more is read from it (bytes, KiB, MiB)",
+    )
+    stalled_after: Seconds = Field(
+        "60s", validate_default=True, description="how long a client may take nothing before it is cut off (5s, 1m)"
+    )
+    event_source: bool = Field(False, description="serve the event source gateway, too; see docs/event_source.md")
+    event_source_port: int = Field(9090, ge=0, le=65535, description="port for the event source, 0 for a free one")
+    event_source_client_port: int = Field(
+        9099, ge=0, le=65535, description="port for the event source's clients, 0 for a free one"
+    )
+    event_source_inbox: bool = Field(
+        False, description="keep what comes for absent clients, in topics inbox.<id>, until they come"
+    )
+    event_source_goes_on: bool = Field(
+        False, description="a source after one that has ended goes on with its sequences, instead of beginning at 1"
+    )
+    hold_max: int = Field(
+        100_000, ge=1, description="out-of-order events of the source held at full speed; above, it is read slowly"
     )
     metrics_port: int = Field(9600, ge=0, le=65535, description="port of Prometheus metrics, 0 for none")
 

@@ -25,6 +25,7 @@ from broker.errors import Refusal
 from broker.events import IncomingEvent
 from broker.log import Batch, TopicLog
 from broker.protocol import Command
+from broker.protocol.commands import Publish
 from broker.protocol.retention import Retention
 from broker.state import ClientRecord, ProducersRecord, Record
 
@@ -53,6 +54,8 @@ class Broker:
         self.sessions: dict[int, Session] = {}
         self.attached: dict[str, list[tuple[str, str, int]]] = {}
         self.is_draining = False
+        # Topics that one session alone may publish to.
+        self.owners: dict[str, Session] = {}
         self.work = Work()
         self.counts: dict[str, int] = dict.fromkeys(
             (
@@ -102,7 +105,9 @@ class Broker:
                 session.access.check(command)
             self._execution.carry_out(session, command, now_ms)
         except Refusal as refusal:
-            self.refuse(session, refusal, now_ms)
+            # A run of publishes stands for as many commands, and each has its reply.
+            for _ in range(len(command.events) if isinstance(command, Publish) else 1):
+                self.refuse(session, refusal, now_ms)
 
     def refuse(self, session: Session, refusal: Refusal, now_ms: int) -> None:
         """Answer with a refusal; a line that was to be an event is kept in a topic of its own."""
@@ -110,7 +115,7 @@ class Broker:
         session.outbox.reply(refusal_line(refusal))
         self.work.sessions.add(session)
         if refusal.line and refusal.code in KEPT_CODES:
-            self._keep_rejected(session, refusal, now_ms)
+            self.keep_rejected(session.name, refusal, now_ms)
 
     def sent(self, session: Session, now_ms: int) -> None:
         """What `Session.take_output` gave has left: timers begin, and there may be room for more events."""
@@ -145,7 +150,10 @@ class Broker:
         return topic
 
     def publish(self, session: Session, name: str, events: list[IncomingEvent], now_ms: int) -> None:
-        """Accept a session's events, which confirms them when their batches are stored."""
+        """Accept a session's events, which confirms them when their batches are stored. Raises Refusal."""
+        owner = self.owners.get(name, session)
+        if owner is not session:
+            raise Refusal("forbidden", f"{name} is written by {owner.name} alone")
         topic = self.topics.get(name) or self.topic(name)
         for accepted in topic.accept(events, now_ms):
             if isinstance(accepted, Refusal):
@@ -280,7 +288,7 @@ class Broker:
         session.outbox.confirm(self._visible, self._records_synced, self._promise)
         self.work.sessions.add(session)
 
-    def _keep_rejected(self, session: Session, refusal: Refusal, now_ms: int) -> None:
+    def keep_rejected(self, client: str, refusal: Refusal, now_ms: int) -> None:
         """Store a refused line, at most `REJECTED_PER_SECOND` of them; the others are counted."""
         self.counts["rejected_lines"] += 1
         if self._rejected_second != now_ms // 1000:
@@ -290,6 +298,6 @@ class Broker:
             return
         with suppress(Refusal):
             topic = self.topic(REJECTED_LINES)
-            event = rejected_line(refusal.line, refusal, session.name, self.counts["rejected_lines"])
+            event = rejected_line(refusal.line, refusal, client, self.counts["rejected_lines"])
             for _ in topic.accept([event], now_ms):
                 self.work.topics.add(topic)

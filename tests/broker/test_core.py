@@ -532,3 +532,13 @@ def test_who_says_quit_gives_back_what_is_in_flight_without_a_failed_try(core: C
     core.disconnect(session)
     assert core.type(core.connect(), "sub t as=s")[1].startswith('{"topic":"t","offset":0,')
     assert core.type(core.connect(), "hello me resume")[1].startswith("+OK sub t as=s")
+
+
+def test_each_publish_of_a_run_that_is_refused_as_a_whole_has_its_reply() -> None:
+    core = Core("t")
+    session = core.connect()
+    core.broker.owners["t"] = core.connect()
+    lines = [f'pub t {{"id":"{n}","msg":{n}}}' for n in range(3)]
+    assert [line.split(" ")[1] for line in core.type(session, *lines, "ping")[:3]] == ["forbidden"] * 3
+    assert core.receive(session) == []
+    assert core.type(session, "ping") == ["+PONG"]

@@ -1,0 +1,89 @@
+r"""The event source's lines ⇄ events.
+
+A line is ``<sequence>|<kind>`` and the ids that its kind needs, ended by ``\n`` or ``\r\n``::
+
+    666|F|60|50    60 follows 50
+    1|U|12|9       12 no longer follows 9
+    542532|B       to everybody
+    43|P|32|56     32 writes to 56
+    634|S|32       32 tells its followers
+"""
+
+import re
+from typing import Final, NamedTuple
+
+from broker.errors import Refusal
+
+__all__ = ["ID_BYTES_MAX", "LINE_BYTES_MAX", "SourceEvent", "SourceLines", "is_id", "parse_source_line"]
+
+ID_BYTES_MAX: Final = 64
+LINE_BYTES_MAX: Final = 256
+
+# The letters that a topic's name may have, since an inbox is one.
+_ID = re.compile(rb"[A-Za-z0-9_.\-]{1,%d}" % ID_BYTES_MAX)
+_LINE = re.compile(
+    rb"([0-9]{1,18})\|(?:([FUP])\|(%b)\|(%b)|(S)\|(%b)|(B))(\r?)" % (_ID.pattern, _ID.pattern, _ID.pattern)
+)
+
+
+class SourceEvent(NamedTuple):
+    """What one line asks for; `sender` and `recipient` are empty where the kind has none.
+
+    `line` is the line as it came, without its ``\\n`` but with its ``\\r`` where it had one.
+    """
+
+    sequence: int
+    kind: bytes
+    sender: bytes
+    recipient: bytes
+    line: bytes
+
+
+def parse_source_line(line: bytes) -> SourceEvent:
+    """Return the event that a line (without its ``\\n``) is. Raises Refusal ``bad_event``."""
+    found = _LINE.fullmatch(line)
+    if found is None:
+        raise Refusal(
+            "bad_event", "no line of an event source: <sequence>|F|<from>|<to>, |U|, |P|, |S|<from> or |B", line
+        )
+    number, kind, sender, recipient, status, teller, everybody, _ = found.groups()
+    sequence = int(number)
+    if not sequence:
+        raise Refusal("bad_event", "sequences begin at 1", line)
+    if kind is not None:
+        return SourceEvent(sequence, kind, sender, recipient, line)
+    return SourceEvent(sequence, status or everybody, teller or b"", b"", line)
+
+
+def is_id(text: bytes) -> bool:
+    """Whether a client may be called so."""
+    return _ID.fullmatch(text) is not None
+
+
+class SourceLines:
+    """Cuts what arrives into lines, and keeps the line ends' ``\\r``, since they are handed on.
+
+    Of a line that grows beyond `LINE_BYTES_MAX` the beginning is given, which is no event, and the rest is skipped.
+    """
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._is_skipping = False
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Return the lines that `data` completes, without their ``\\n``."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if lines and self._is_skipping:
+            del lines[0]
+            self._is_skipping = False
+        if self._is_skipping:
+            self._rest = b""
+        elif len(self._rest) > LINE_BYTES_MAX:
+            lines.append(self._rest)
+            self._rest, self._is_skipping = b"", True
+        return lines
+
+    def end(self) -> bytes:
+        """Return what stands behind the last line end; nobody knows whether it was a whole line."""
+        rest, self._rest = self._rest, b""
+        return rest
