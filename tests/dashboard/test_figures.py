@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from broker.dashboard.figures import charts
-from broker.dashboard.figures.chain import lines_of, tree_data, tree_of
+from broker.dashboard.figures.chain import tree_data, tree_of
 from broker.dashboard.figures.dead_letters import chosen, dead_rows, failure_rows, redrive_lines, written
 from broker.dashboard.figures.overview import tiles
 from broker.dashboard.figures.pipeline import batch_rows, change_rows, ingest_rows, ingest_series, percentiles
@@ -161,6 +161,7 @@ def test_an_explanation_is_a_row_that_says_where_and_why() -> None:
         {"state": "dead", "dead_letter": 3},
         {"state": "dead", "dead_letter": None},
         {"state": "before_start"},
+        {"state": "behind_retention", "earliest": 90, "overtaken": 3},
         {"state": "settled", "errors": dead(1)["errors"]},
     ]
     rows = standing_rows([common | state for state in states])
@@ -171,6 +172,7 @@ def test_an_explanation_is_a_row_that_says_where_and_why() -> None:
         "dead: dead_letters @3",
         "dead",
         "older than the subscription, which began behind it",
+        "removed by retention: the log begins at @90",
         "settled",
     ]
     assert (rows[0]["state"], rows[0]["tries"], rows[0]["last"]) == ("in flight", "2 of 5", "")
@@ -271,39 +273,29 @@ def test_windows_published_in_one_of_sparks_batches_are_one_row() -> None:
     ]
 
 
-def test_a_chain_goes_from_its_first_cause_to_all_that_it_caused() -> None:
-    order = stored("orders", 0, id="o")
-    invoice = stored("invoices", 0, id="i", parent="o", timestamp=NOW_MS + 1)
-    mails = [stored("mails", n, id=f"m-{n}", parent="i", timestamp=NOW_MS + 2) for n in range(2)]
-    stranger = stored("mails", 9, id="x", parent="elsewhere")
-    tree = tree_of(invoice, [*mails, stranger, order, invoice])
-    assert [(depth, node.place, node.is_shown) for depth, node in lines_of(tree)] == [
-        (0, "orders @0", False),
+def chain(unknown_parent: str | None = None, **asked: Any) -> dict[str, Any]:
+    places = ((0, "orders", 4, "o"), (1, "invoices", 0, "i"), (2, "mails", 0, "m"), (1, "mails", 7, "n"))
+    events = [{"depth": d, "topic": topic, "offset": offset, "id": i, "parent": None} for d, topic, offset, i in places]
+    return {"asked": asked, "unknown_parent": unknown_parent, "is_whole": True, "events": events}
+
+
+def test_a_chain_is_a_tree_with_the_one_asked_for_marked() -> None:
+    nodes = tree_of(chain(topic="invoices", offset=0))
+    assert [(node.depth, node.place, node.is_asked) for node in nodes] == [
+        (0, "orders @4", False),
         (1, "invoices @0", True),
         (2, "mails @0", False),
-        (2, "mails @1", False),
+        (1, "mails @7", False),
     ]
-    assert tree_data(tree)["children"][0]["name"] == "i\ninvoices @0"
+    drawn = tree_data(nodes[0])
+    assert [child["name"] for child in drawn["children"]] == ["i\ninvoices @0", "n\nmails @7"]
+    assert drawn["children"][0]["children"][0]["value"] == "mails @0"
 
 
 def test_a_cause_that_is_not_found_is_said_to_be_missing() -> None:
-    tree = tree_of(stored("invoices", 3, id="i", parent="o"), [])
-    assert [(node.id, node.place) for _, node in lines_of(tree)] == [("o", "not found"), ("i", "invoices @3")]
-
-
-def test_events_that_name_each_other_or_themselves_end() -> None:
-    one = stored("t", 0, id="a", parent="b")
-    other = stored("t", 1, id="b", parent="a")
-    assert {node.id for _, node in lines_of(tree_of(one, [one, other]))} == {"a", "b"}
-    itself = stored("t", 2, id="c", parent="c")
-    assert [node.place for _, node in lines_of(tree_of(itself, []))] == ["t @2"]
-
-
-def test_a_parents_id_means_the_latest_event_before_its_child() -> None:
-    first, second = stored("t", 0, id="a"), stored("t", 1, id="a", timestamp=NOW_MS + 1)
-    later = stored("t", 3, id="a", timestamp=NOW_MS + 9)
-    child = stored("t", 2, id="c", parent="a", timestamp=NOW_MS + 2)
-    assert lines_of(tree_of(child, [first, second, later]))[0][1].offset == 1
+    nodes = tree_of(chain("lost", topic="orders", offset=4))
+    assert [(node.depth, node.place) for node in nodes][:2] == [(0, "not found"), (1, "orders @4")]
+    assert [child.id for child in nodes[0].children] == ["o"]
 
 
 def test_only_as_many_lines_are_drawn_as_can_be_told_apart() -> None:

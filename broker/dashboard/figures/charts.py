@@ -42,7 +42,6 @@ def bars(counts: Sequence[tuple[str, float]]) -> dict[str, Any]:
     """Return a chart of a list, the first at the top."""
     names = [name for name, _ in counts]
     return {
-        "aria": {"enabled": True},
         "animation": False,
         "color": list(COLOURS),
         "grid": {"left": 8, "right": 24, "top": 8, "bottom": 8, "containLabel": True},
@@ -64,7 +63,6 @@ def tree(data: Mapping[str, Any]) -> dict[str, Any]:
         "color": _GREY,
     }
     return {
-        "aria": {"enabled": True},
         "animation": False,
         "tooltip": {"trigger": "item", "confine": True},
         "series": [
@@ -96,7 +94,6 @@ def busiest(series: Series, most: int = len(COLOURS)) -> Series:
 
 def _base() -> dict[str, Any]:
     return {
-        "aria": {"enabled": True},
         "animation": False,
         "color": list(COLOURS),
         "grid": {"left": 8, "right": 16, "top": 40, "bottom": 8, "containLabel": True},

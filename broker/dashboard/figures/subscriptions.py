@@ -1,7 +1,7 @@
 """Subscriptions as rows, and one of them in full."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
 
 from broker.dashboard.history import Counter, History
 from broker.dashboard.words import age, rate, time_text
@@ -61,22 +61,7 @@ def standing_rows(explained: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]
 
 def standing_text(found: Mapping[str, Any]) -> str:
     """Say where an event stands."""
-    match found["state"]:
-        case "in_flight":
-            return f"in flight with {found['client']} ({found['peer']})"
-        case "waiting":
-            return f"waits behind {found['behind']:,} others: {found['because']}"
-        case "delayed":
-            return (
-                f"waits until {time_text(found['until'])} ({age(found['for_ms'] / 1000)}), its pause after a failed try"
-            )
-        case "dead":
-            letter = found["dead_letter"]
-            return "dead" if letter is None else f"dead: dead_letters @{letter}"
-        case "before_start":
-            return "older than the subscription, which began behind it"
-        case _:
-            return "settled"
+    return _STATES[found["state"]](found)
 
 
 def _last_words(errors: Iterable[Mapping[str, Any]]) -> str:
@@ -86,3 +71,16 @@ def _last_words(errors: Iterable[Mapping[str, Any]]) -> str:
 
 def _settled(topic: str, name: str) -> Counter:
     return lambda stats: stats["topics"].get(topic, {}).get("subscriptions", {}).get(name, {}).get("settled")
+
+
+_STATES: Final[dict[str, Callable[[Mapping[str, Any]], str]]] = {
+    "settled": lambda _: "settled",
+    "in_flight": lambda found: f"in flight with {found['client']} ({found['peer']})",
+    "waiting": lambda found: f"waits behind {found['behind']:,} others: {found['because']}",
+    "delayed": lambda found: (
+        f"waits until {time_text(found['until'])} ({age(found['for_ms'] / 1000)}), its pause after a failed try"
+    ),
+    "dead": lambda found: "dead" + ("" if found["dead_letter"] is None else f": dead_letters @{found['dead_letter']}"),
+    "before_start": lambda _: "older than the subscription, which began behind it",
+    "behind_retention": lambda found: f"removed by retention: the log begins at @{found['earliest']}",
+}

@@ -1,13 +1,11 @@
 """One event: its members, the chain that it is part of, and where it stands for each subscription."""
 
-from contextlib import suppress
-from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from nicegui import ui
 
 from broker.dashboard.figures import charts
-from broker.dashboard.figures.chain import Node, lines_of, tree_data, tree_of
+from broker.dashboard.figures.chain import Node, tree_data, tree_of
 from broker.dashboard.figures.dead_letters import redrive_lines
 from broker.dashboard.figures.subscriptions import standing_rows
 from broker.dashboard.figures.topics import event_members
@@ -23,9 +21,7 @@ from broker.protocol import check_name
 __all__ = ["build"]
 
 SUBSCRIPTIONS_MAX: Final = 50
-CHAIN_TOPICS_MAX: Final = 30
-CHAIN_EVENTS_MAX: Final = 1000
-CHAIN_BEFORE_S: Final = 10
+CHAIN_MAX: Final = 200
 COLUMNS: Final = (("subscription", "subscription", "text"), *STANDING_COLUMNS[1:])
 
 
@@ -58,7 +54,7 @@ class EventPage:
                 return
             self._event = page.events[0]
             self._show_event(self._event)
-            self._show_chain(await self._chain(self._event))
+            self._show_chain(tree_of(await self._link.report(f"chain {self._topic} @{self._offset} limit={CHAIN_MAX}")))
         await self._show_standings()
 
     def _show_event(self, event: StoredEvent) -> None:
@@ -106,30 +102,18 @@ class EventPage:
             return
         notify(f"goes out to {name} again")
 
-    async def _chain(self, event: StoredEvent) -> Node:
-        """Look for its causes and for what it caused among the events around its time and the last ones of all topics."""
-        others: list[StoredEvent] = []
-        around = datetime.fromtimestamp(event.timestamp / 1000, UTC) - timedelta(seconds=CHAIN_BEFORE_S)
-        for topic, report in list(self._link.latest["topics"].items())[:CHAIN_TOPICS_MAX]:
-            for start in (around.isoformat(), max(report["earliest"], report["next"] - CHAIN_EVENTS_MAX)):
-                # What may not be read has no place in the picture.
-                with suppress(Refusal):
-                    others += (await self._link.read(topic, start, CHAIN_EVENTS_MAX)).events
-        return tree_of(event, others)
-
-    def _show_chain(self, tree: Node) -> None:
-        lines = lines_of(tree)
-        if len(lines) < 2:
+    def _show_chain(self, nodes: list[Node]) -> None:
+        if len(nodes) < 2:
             return
-        self._chart.show(charts.tree(tree_data(tree)), at_once=True)
+        self._chart.show(charts.tree(tree_data(nodes[0])), at_once=True)
         with self._lines:
-            for depth, node in lines:
-                with ui.element("div").classes("chain-line").style(f"padding-left: {1.5 * depth:g}em"):
+            for node in nodes:
+                with ui.element("div").classes("chain-line").style(f"padding-left: {1.5 * node.depth:g}em"):
                     if node.offset is None:
                         ui.label(f"{node.id} (not found)")
                     else:
                         ui.link(f"{node.place} {node.id}", f"/topics/{node.topic}/{node.offset}")
-                        if node.is_shown:
+                        if node.is_asked:
                             ui.label("this one").classes("hint")
 
 

@@ -62,7 +62,7 @@ class SubscriptionPage:
         self._events.show(standing_rows(await self._explained()))
 
     def _show_figures(self, figures: Mapping[str, Any]) -> None:
-        counts = ("pending", "delayed", "in_flight", "dead", "settled", "redelivered")
+        counts = ("pending", "delayed", "in_flight", "dead", "settled", "redelivered", "overtaken")
         self._summary.set_text(", ".join(f"{number(figures[name])} {name.replace('_', ' ')}" for name in counts))
         self._policy.set_text(policy_text(figures["policy"]))
 

@@ -143,6 +143,7 @@ def build(link: Link, topic: str) -> Refresh:
     """Build the page; returns what brings it up to date."""
     with card():
         summary = ui.label()
+        retention = ui.label().classes("mono")
     browser = LogBrowser(link, topic)
     documentation = Documentation(link, topic)
 
@@ -155,6 +156,9 @@ def build(link: Link, topic: str) -> Refresh:
             f"{number(report['next'] - report['earliest'])} events from @{report['earliest']} to before @{report['next']},"
             f" {format_bytes(report['bytes'])}; {len(report['subscriptions'])} subscriptions"
         )
+        # How long events are kept is told to those who may change it.
+        if link.is_admin:
+            retention.set_text((await link.command(f"retain {topic}")).removeprefix(f"+OK retain {topic} "))
         await browser.refresh()
         await documentation.refresh()
 
