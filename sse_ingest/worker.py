@@ -9,6 +9,7 @@ import signal
 import socket
 import traceback
 from datetime import UTC, datetime
+from functools import lru_cache
 from time import perf_counter
 
 import bson
@@ -21,6 +22,8 @@ from sse_ingest.scoring import Scorer, ScorerName, engagement, lexicon_scorer, v
 from sse_ingest.shapes import SHAPES, Shape
 
 __all__ = ["Job", "find", "scorer_of", "work"]
+
+TEXTS_REMEMBERED = 10_000
 
 DOCUMENT_BYTES_MAX = 1 << 18
 """A tweet's document has a few KB; with much more its change event would not fit a line of the broker's (1 MiB)."""
@@ -37,8 +40,9 @@ class Job(Struct, frozen=True):
 
 
 def scorer_of(job: Job) -> Scorer:
-    """Return the function that scores a text."""
-    return vader_scorer() if job.scorer == "vader" else lexicon_scorer(job.emotion_values or {})
+    """Return the function that scores a text; it remembers the newest texts, since what is retweeted comes again and again."""
+    scorer = vader_scorer() if job.scorer == "vader" else lexicon_scorer(job.emotion_values or {})
+    return lru_cache(TEXTS_REMEMBERED)(scorer)
 
 
 def work(job: Job, pipe: socket.socket) -> None:
