@@ -36,8 +36,8 @@ compose-test: $(STAMP) ## build the images, start the stack in containers, kill 
 	@TWEETWIRE_COMPOSE_TEST=1 $(BIN)/python -m pytest -n 0 -s tests/compose/test_stack.py $(ARGS)
 
 faults: $(STAMP) ## the tests that kill programs under load, for longer (about half an hour)
-	@TWEETWIRE_FAULT_ROUNDS=300 TWEETWIRE_TEST_OUTAGE=30 TWEETWIRE_TEST_KILLS=10 $(BIN)/python -m pytest -n 0 --timeout 1800 \
-		tests/change_stream/test_exactly_once.py tests/sse_ingest/test_outage.py tests/spark/test_program.py $(ARGS)
+	@TWEETWIRE_FAULT_ROUNDS=300 TWEETWIRE_HANDSHAKE_ROUNDS=200 TWEETWIRE_TEST_OUTAGE=30 TWEETWIRE_TEST_KILLS=10 $(BIN)/python -m pytest -n 0 --timeout 1800 \
+		tests/broker/test_exactly_once.py tests/change_stream/test_exactly_once.py tests/sse_ingest/test_outage.py tests/spark/test_program.py $(ARGS)
 
 check: $(STAMP) ## lint, format, types, and who may import whom
 	@$(BIN)/ruff check .

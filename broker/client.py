@@ -7,23 +7,26 @@ lost connection all of them are sent again, save acks, since what was in flight 
 
 import ssl
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AsyncExitStack
+from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Final, Literal, Self, TypeVar
 
 import anyio
 import msgspec
 import structlog
 from anyio import lowlevel
-from anyio.abc import ByteStream
+from anyio.abc import ByteStream, TaskGroup
 
 from broker.addresses import split_address
-from broker.errors import BrokerUnreachable, Refusal
+from broker.errors import BrokerError, BrokerUnreachable, Refusal
 from broker.events import Event, StoredEvent, decode_stored, encode_event
 from broker.failures import Cause
+from broker.handshakes import ExactlyOnceSubscription, Publishing, Spool
 from broker.protocol import replies
 from broker.protocol.replies import Page, ProducerPosition, Receipt, TopicInfo
+from broker.subscription import Start, Subscription
 
 __all__ = ["Client", "Publisher", "Subscription"]
 
@@ -35,7 +38,6 @@ PAUSES_S: Final = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 logger = structlog.stdlib.get_logger()
 
 C = TypeVar("C", bound="_Command")
-Start = int | str
 OnConfirm = Callable[[Receipt], None]
 
 
@@ -156,7 +158,11 @@ class Client:
     Entering raises BrokerUnreachable if no broker answers within `connect_timeout_s` seconds. Afterwards a lost
     connection is made anew with growing pauses for as long as it takes, subscriptions go on, and every command without a
     reply is sent again: a publish whose reply was lost may then be stored twice, unless its event has a producer and a
-    sequence.
+    sequence, or is published with `qos` 2.
+
+    `spool` is a folder in which this client keeps its half of the exactly-once handshakes, by its name; with it, messages
+    that a process before this one has left are sent, and `qos` may be 2. A step of a handshake is said again when it has
+    no answer within `answer_s` seconds. Entering raises SpoolTaken where another process has the same name and folder.
     """
 
     def __init__(
@@ -167,6 +173,8 @@ class Client:
         token: str | None = None,
         tls: ssl.SSLContext | None = None,
         connect_timeout_s: float = 10.0,
+        spool: Path | None = None,
+        answer_s: float = 10.0,
     ) -> None:
         self.address = address
         self.name = name
@@ -181,15 +189,24 @@ class Client:
         self._sent: deque[_Command] = deque()
         self._subscriptions: dict[str, Subscription] = {}
         self._stack = AsyncExitStack()
+        self._spool_folder = spool
+        self._answer_s = answer_s
+        self._spool: Spool | None = None
         self._rest = b""
         self._read: tuple[bytes, int, list[bytes]] | None = None
 
     async def __aenter__(self) -> Self:
-        stream = await self._first_connection()
         async with AsyncExitStack() as stack:
-            tasks = await stack.enter_async_context(anyio.create_task_group())
+            if self._spool_folder is not None:
+                self._spool = Spool(self._spool_folder, self.name)
+                stack.callback(self._spool.close)
+                self._publishing = Publishing(self.ask, self._spool, self._answer_s)
+            stream = await self._first_connection()
+            self._tasks = tasks = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(tasks.cancel_scope.cancel)
             tasks.start_soon(self._serve, stream)
+            if self._spool is not None:
+                tasks.start_soon(self._publishing.resume)
             self._stack = stack.pop_all()
         return self
 
@@ -210,9 +227,24 @@ class Client:
         return self._is_connected
 
     _is_connected = False
+    _publishing: Publishing
+    _tasks: TaskGroup
 
-    async def publish(self, topic: str, event: Event) -> Receipt:
-        """Publish one event and wait for its confirmation. Raises Refusal."""
+    @property
+    def unsent(self) -> int:
+        """How many messages of `qos` 2 are kept here because they are not known to be stored."""
+        return 0 if self._spool is None else len(self._spool.outgoing)
+
+    async def publish(self, topic: str, event: Event, *, qos: Literal[1, 2] = 1) -> Receipt:
+        """Publish one event and wait for its confirmation. Raises Refusal.
+
+        With `qos` 2 it is stored once whatever happens: it is kept in the spool until the broker has it. Its id is what tells
+        it from others, so it must be unique for this client and topic. Raises HandshakeFailed after five tries in vain; the
+        event is kept then, and sent when a client with this name and spool starts again.
+        """
+        if qos == 2:
+            self._needed_spool()
+            return await self._publishing.publish(topic, event)
         command = _PublishCommand(replies.publish_line(f"pub {topic} ".encode(), encode_event(event)))
         await self._send(command).wait()
         return command.receipt
@@ -237,29 +269,50 @@ class Client:
         strikes: Sequence[Cause] | None = None,
         backoff_s: float | None = None,
         max_wait_s: float | None = None,
-    ) -> "Subscription":
+        qos: Literal[1, 2] = 1,
+    ) -> Subscription:
         """Subscribe to a topic; with `as_` the subscription outlives this client. Raises Refusal.
 
         `prefetch` (1–100,000) events may be in flight here. `from_` counts when the subscription is new: ``latest``,
         ``earliest``, an offset or a time (ISO 8601). The others are the subscription's policy: what is None stays as it is,
         or has the broker's default when the subscription is new. A client has one subscription a topic.
+
+        With `qos` 2, each event is handed over once: it is in the spool, and this client's alone, before it is; it has been
+        handed over by a process that did not ack it where its `attempt` is above 1. It needs a spool and `as_`.
         """
         if topic in self._subscriptions:
             raise ValueError(f"this client has a subscription to {topic} already; use another client")
         policy = replies.policy_options(timeout_s, tries, strikes, backoff_s, max_wait_s)
         options = f"prefetch={prefetch}{policy}{' create' if create else ''}"
-        subscription = Subscription(self, topic, as_, from_, options)
+        subscription = (
+            Subscription(self, topic, as_, from_, options) if qos == 1 else self._taking(topic, as_, from_, options)
+        )
         self._subscriptions[topic] = subscription
         try:
+            if isinstance(subscription, ExactlyOnceSubscription):
+                await subscription.resume()
             await self._send(_SubscribeCommand(subscription.line(), subscription)).wait()
-        except Refusal:
+        except BrokerError:
             del self._subscriptions[topic]
             raise
+        if isinstance(subscription, ExactlyOnceSubscription):
+            self._tasks.start_soon(subscription.serve)
         return subscription
+
+    def _taking(self, topic: str, name: str | None, start: Start, options: str) -> ExactlyOnceSubscription:
+        if name is None:
+            raise ValueError("qos=2 needs a subscription that outlives its connection: as_=…")
+        spool = self._needed_spool()
+        return ExactlyOnceSubscription(self, topic, name, start, options, spool=spool, answer_s=self._answer_s)
+
+    def _needed_spool(self) -> Spool:
+        if self._spool is None:
+            raise ValueError("qos=2 needs a folder for what must outlive this process: Client(…, spool=Path(…))")
+        return self._spool
 
     async def unsubscribe(self, subscription: "Subscription") -> None:
         """End a subscription; the broker forgets what it had pending."""
-        await self._ask(f"unsub {subscription.topic}{subscription.as_option}\n".encode())
+        await self.ask(f"unsub {subscription.topic}{subscription.as_option}\n".encode())
         self._subscriptions.pop(subscription.topic, None)
         subscription.end()
 
@@ -271,28 +324,28 @@ class Client:
 
     async def last(self, topic: str, producer: str) -> ProducerPosition | None:
         """Return where a producer stands on a topic, None where the topic knows it not. Raises Refusal."""
-        return replies.position_answer(await self._ask(f"last {topic} {producer}\n".encode()))
+        return replies.position_answer(await self.ask(f"last {topic} {producer}\n".encode()))
 
     async def checkpoint(self, topic: str, producer: str, value: str) -> None:
         """Move a producer's checkpoint without an event; returns when it is on the disk. Raises Refusal."""
-        await self._ask(f"checkpoint {topic} {producer} {value}\n".encode())
+        await self.ask(f"checkpoint {topic} {producer} {value}\n".encode())
 
     async def topics(self) -> list[TopicInfo]:
         """Return all topics by name."""
-        return replies.topics_answer(await self._ask(b"topics\n"))
+        return replies.topics_answer(await self.ask(b"topics\n"))
 
     async def stats(self) -> dict[str, Any]:
         """Return every figure of the broker."""
-        answer: dict[str, Any] = msgspec.json.decode(replies.json_answer(await self._ask(b"stats\n"), 2))
+        answer: dict[str, Any] = msgspec.json.decode(replies.json_answer(await self.ask(b"stats\n"), 2))
         return answer
 
     async def command(self, line: str) -> str:
         """Have a command carried out as it is typed, and return its reply; see `replies.command_line`. Raises Refusal."""
-        return (await self._ask(replies.command_line(line))).decode()
+        return (await self.ask(replies.command_line(line))).decode()
 
     async def ping(self) -> None:
         """Wait for the broker's sign of life."""
-        await self._ask(b"ping\n")
+        await self.ask(b"ping\n")
 
     # For publishers and subscriptions
 
@@ -323,7 +376,8 @@ class Client:
             for line in replies.ack_lines(subscription.topic, offsets):
                 self._send(_AckCommand(line, subscription))
 
-    async def _ask(self, line: bytes) -> bytes:
+    async def ask(self, line: bytes) -> bytes:
+        """Send a line, again on a new connection where one is lost, and return its reply. Raises Refusal."""
         return await self._send(_Command(line)).wait()
 
     def _send(self, command: C) -> C:
@@ -544,89 +598,3 @@ class Publisher:
         if self._refusal is not None:
             refusal, self._refusal = self._refusal, None
             raise refusal
-
-
-class Subscription:
-    """What a topic delivers to this client; iterate over it for lists of events, and `ack` them.
-
-    `known_as` is the name that the broker has for it, `stale` counts acks that came too late.
-    """
-
-    def __init__(self, client: Client, topic: str, name: str | None, start: Start, options: str) -> None:
-        self.topic = topic
-        self.name = name
-        self.stale = 0
-        self.known_as = ""
-        self._client = client
-        self._options = options
-        self._start = start
-        self._next = -1
-        self._events: list[StoredEvent] = []
-        self._has_events = anyio.Event()
-        self._has_ended = False
-        self._refusal: Refusal | None = None
-
-    @property
-    def as_option(self) -> str:
-        """The name as a command's option."""
-        return "" if self.name is None else f" as={self.name}"
-
-    def line(self) -> bytes:
-        """The command that makes it."""
-        return f"sub {self.topic}{self.as_option} from={self._start} {self._options}\n".encode()
-
-    def resume_line(self) -> bytes:
-        """The command that goes on with it on a new connection.
-
-        What has not been acked comes again to a durable one; one that ended with its connection begins behind the
-        newest event it saw.
-        """
-        self._events = []
-        start = self._start if self.name is not None or self._next < 0 else self._next
-        return f"sub {self.topic}{self.as_option} from={start} {self._options}\n".encode()
-
-    def deliver(self, events: list[StoredEvent]) -> None:
-        """The client's: events have come."""
-        self._events += events
-        self._next = max(self._next, events[-1].offset + 1)
-        self._has_events.set()
-
-    def begin(self, known_as: str) -> None:
-        """The client's: the broker has made it, or goes on with it on a new connection."""
-        self.known_as = known_as
-
-    def end(self, refusal: Refusal | None = None) -> None:
-        """The client's: it was unsubscribed, or the broker refuses to go on with it."""
-        self._has_ended, self._refusal = True, refusal
-        self._has_events.set()
-
-    def __aiter__(self) -> AsyncIterator[list[StoredEvent]]:
-        return self
-
-    async def __anext__(self) -> list[StoredEvent]:
-        """Return what has arrived and was not yet returned; at least one event. Raises Refusal if it cannot go on."""
-        while not self._events:
-            if self._has_ended:
-                raise self._refusal or StopAsyncIteration
-            self._has_events = anyio.Event()
-            await self._has_events.wait()
-        batch, self._events = self._events, []
-        return batch
-
-    async def ack(self, events: Sequence[StoredEvent]) -> None:
-        """Settle events. Returns when the acks are queued; one that comes too late is counted in `stale`."""
-        self._client.queue_acks(self, [event.offset for event in events])
-        await self._client.wait_for_room()
-
-    async def nack(
-        self, event: StoredEvent, message: str | None = None, *, code: str | int | None = None, trace: str | None = None
-    ) -> None:
-        """Give an event back, with the reason, which the broker keeps. Returns when the nack is queued."""
-        words = {"message": message, "code": code, "trace": trace}
-        self._client.queue_nack(self, event.offset, {name: word for name, word in words.items() if word is not None})
-        await self._client.wait_for_room()
-
-    async def extend(self, events: Sequence[StoredEvent]) -> None:
-        """Start the ack timers of events anew. Raises Refusal ``stale`` if none of them is in flight here any more."""
-        refs = " ".join(f"@{event.offset}" for event in events)
-        await self._client.command(f"extend {self.topic} {refs}")

@@ -1,8 +1,19 @@
 """What can go wrong, named by who refused or failed."""
 
+from pathlib import Path
 from typing import Literal
 
-__all__ = ["BrokerError", "BrokerLost", "BrokerUnreachable", "Code", "Refusal", "StartError"]
+__all__ = [
+    "BrokerError",
+    "BrokerLost",
+    "BrokerUnreachable",
+    "Code",
+    "HandshakeFailed",
+    "Refusal",
+    "SpoolTaken",
+    "SpoolUnusable",
+    "StartError",
+]
 
 Code = Literal[
     "unknown_command",
@@ -66,6 +77,30 @@ class BrokerLost(BrokerError):
     def __init__(self, address: str) -> None:
         super().__init__(f"the connection to the broker at {address} was lost")
         self.address = address
+
+
+class HandshakeFailed(BrokerError):
+    """A step of an exactly-once handshake was said `tries` times in vain; what it is about is kept on this side's disk."""
+
+    def __init__(self, step: str, tries: int, why: str) -> None:
+        super().__init__(
+            f"gave up {step} after {tries} tries ({why}); it is kept, and goes on when this client starts again"
+        )
+        self.step = step
+
+
+class SpoolTaken(BrokerError):
+    """Another process has the file in which a client keeps its exactly-once handshakes."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(f"another process uses {path}; give this client a name or a spool of its own")
+
+
+class SpoolUnusable(BrokerError):
+    """The file in which a client keeps its exactly-once handshakes cannot be written."""
+
+    def __init__(self, path: Path, error: OSError) -> None:
+        super().__init__(f"cannot use {path}: {error.strerror}")
 
 
 class StartError(Exception):

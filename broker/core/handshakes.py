@@ -89,6 +89,8 @@ class Handshakes:
         self._messages: dict[str, _Book[tuple[str, str], _Message]] = {}
         self._deliveries: dict[str, _Book[tuple[str, str, int], _Delivery]] = {}
         self._storing: dict[str, list[_Message]] = {}
+        # The newest connection of each client, since a step that an older one has still in its buffers must not count.
+        self._newest: dict[str, int] = {}
         self._held_bytes = 0
 
     def report(self) -> dict[str, int]:
@@ -99,23 +101,32 @@ class Handshakes:
         counted["taken"] = sum(len(book.open) for book in self._deliveries.values())
         return counted
 
+    def _client(self, session: Session) -> str:
+        """Return the name that handshakes are kept under. Raises Refusal where none was said, and on an older connection."""
+        if not session.is_named:
+            raise Refusal("bad_arguments", "say hello <name> first: a handshake is kept under the client's name")
+        if session.number < self._newest.get(session.name, 0):
+            raise Refusal("forbidden", f"a newer connection of {session.name} goes on with its handshakes")
+        self._newest[session.name] = session.number
+        return session.name
+
     # Publishing
 
     def pub2(self, session: Session, command: commands.Pub2, now_ms: int) -> None:
         """Hold a message for its client."""
-        book = self._messages.setdefault(_client(session), _Book())
+        book = self._messages.setdefault(self._client(session), _Book())
         key = (command.topic, command.event.id)
         message = book.get(key)
         step = _checked(Half.BROKER_PUBLISHING, State.NOTHING if message is None else message.state, Step.PUB2)
         if message is None:
-            message = self._hold(session.name, command, step.state)
+            message = self._hold(session, command, step.state)
             book.add(key, message)
             self._keep_held(message)
         self._broker.reply_behind(session, message.ticket, f"{step.says} {command.topic} {command.event.id}")
 
     def pubrel(self, session: Session, command: commands.Pubrel, now_ms: int) -> None:
         """Store a message that is held; where it is stored already, say so again."""
-        book = self._messages.get(_client(session)) or _Book()
+        book = self._messages.get(self._client(session)) or _Book()
         message = book.get((command.topic, command.id))
         step = _checked(Half.BROKER_PUBLISHING, State.NOTHING if message is None else message.state, Step.PUBREL)
         assert message is not None  # noqa: S101 — the table has no such step without one
@@ -138,7 +149,10 @@ class Handshakes:
             message.state = _checked(Half.BROKER_PUBLISHING, message.state, Step.NOT_WRITTEN).state
             self._keep_held(message)
 
-    def _hold(self, client: str, command: commands.Pub2, state: State) -> _Message:
+    def _hold(self, session: Session, command: commands.Pub2, state: State) -> _Message:
+        owner = self._broker.owners.get(command.topic, session)
+        if owner is not session:
+            raise Refusal("forbidden", f"{command.topic} is written by {owner.name} alone")
         topic = self._broker.topic(command.topic)
         if topic.documentation.schema is not None:
             topic.documentation.schema.check(command.event)
@@ -146,7 +160,7 @@ class Handshakes:
         if self._held_bytes + len(body) > HELD_BYTES_MAX:
             raise Refusal("too_many", f"{HELD_BYTES_MAX} bytes of messages are held; some must be released first")
         self._held_bytes += len(body)
-        return _Message(client, topic.name, command.event.id, state, command.event, len(body))
+        return _Message(session.name, topic.name, command.event.id, state, command.event, len(body))
 
     def _keep_held(self, message: _Message) -> None:
         if message.event is not None:
@@ -188,7 +202,7 @@ class Handshakes:
 
     def pubrec(self, session: Session, command: commands.Pubrec, now_ms: int) -> None:
         """The client has an event on its disk: it is not given again, to nobody."""
-        client = _client(session)
+        client = self._client(session)
         in_flight = self._in_flight(session, command.topic, command.ref)
         delivery = self._delivery(
             session, command.topic, in_flight[1] if in_flight else command.ref, is_new=bool(in_flight)
@@ -204,7 +218,7 @@ class Handshakes:
 
     def pubcomp(self, session: Session, command: commands.Pubcomp, now_ms: int) -> None:
         """The client is done with an event: that it was taken need not be known any longer."""
-        client = _client(session)
+        client = self._client(session)
         delivery = self._delivery(session, command.topic, command.ref)
         step = _checked(Half.BROKER_CONSUMING, delivery.state if delivery else State.NOTHING, Step.PUBCOMP)
         if delivery is not None and delivery.state is State.TAKEN:
@@ -343,13 +357,6 @@ class Handshakes:
             return True
         lines, _, _ = log.read(message.offset, 1, READ_BYTES) if message.offset < log.next else ([], 0, [])
         return any(line_id(line) == message.id and b'"offset":%d,' % message.offset in line for line in lines)
-
-
-def _client(session: Session) -> str:
-    """Return the name that a handshake is kept under. Raises Refusal for a client that has not said one."""
-    if not session.is_named:
-        raise Refusal("bad_arguments", "say hello <name> first: a handshake is kept under the client's name")
-    return session.name
 
 
 def _checked(half: Half, state: State, step: Step) -> Move:

@@ -51,6 +51,7 @@ class Step(Enum):
     REC = "`+REC`"
     PUBREL = "`pubrel`"
     WRITTEN = "the log has it"
+    NO_EVENT = "`-ERR no_event`"
     NOT_WRITTEN = "the log could not be written"
     COMP = "`+COMP`"
     EVENT = "the event's line"
@@ -75,6 +76,7 @@ TABLE: Final[dict[Half, dict[tuple[State, Step], Move]]] = {
         (State.KEPT, Step.REC): Move(State.RECEIVED, "pubrel"),
         (State.RECEIVED, Step.REC): Move(State.RECEIVED, "pubrel"),
         (State.RECEIVED, Step.COMP): Move(State.CONFIRMED),
+        (State.RECEIVED, Step.NO_EVENT): Move(State.KEPT, "pub2"),
     },
     Half.BROKER_PUBLISHING: {
         (State.NOTHING, Step.PUB2): Move(State.HELD, "+REC"),

@@ -19,6 +19,7 @@ __all__ = [
     "TopicInfo",
     "ack_lines",
     "command_line",
+    "completion",
     "hello_line",
     "json_answer",
     "page",
@@ -122,6 +123,12 @@ def receipt(line: bytes) -> Receipt:
     _, kind, topic, offsets, *promise = line.decode().split(" ")
     first, _, last = offsets.partition("-")
     return Receipt(topic, int(first), int(last or first), promise[0] if promise else "", kind == "dup")
+
+
+def completion(line: bytes) -> Receipt:
+    """Read ``+COMP <topic> <id> <offset> <promise>``."""
+    _, topic, _, offset, promise = line.decode().split(" ")
+    return Receipt(topic, int(offset), int(offset), promise)
 
 
 def json_answer(line: bytes, words: int) -> bytes:

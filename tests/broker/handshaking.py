@@ -1,0 +1,59 @@
+"""The two programs of the exactly-once test: ``python -m tests.broker.handshaking publish|consume ADDRESS FOLDER COUNT``.
+
+Each writes a line to its file, synced, for what the library has told it: that a message is stored, or that one is handed
+over. Killed and started again, it goes on from that file.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import anyio
+
+from broker import Client, Event
+
+TOPIC, SUBSCRIPTION = "t", "s"
+
+
+class Notes:
+    """A file of words that outlive the process."""
+
+    def __init__(self, path: Path) -> None:
+        self.words = path.read_text().split() if path.exists() else []
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+
+    def add(self, word: str) -> None:
+        self.words.append(word)
+        os.write(self._file, f"{word}\n".encode())
+        os.fsync(self._file)
+
+
+async def publish(address: str, folder: Path, count: int) -> None:
+    notes = Notes(folder / "published")
+    async with Client(address, name="publisher", spool=folder) as client:
+        for number in range(len(notes.words), count):
+            receipt = await client.publish(TOPIC, Event(id=f"m{number}", msg=number), qos=2)
+            notes.add(f"m{number}@{receipt.first}")
+
+
+async def consume(address: str, folder: Path, count: int) -> None:
+    notes = Notes(folder / "consumed")
+    async with Client(address, name="consumer", spool=folder) as client:
+        subscription = await client.subscribe(
+            TOPIC, as_=SUBSCRIPTION, from_="earliest", prefetch=10, create=True, timeout_s=300, qos=2
+        )
+        async for batch in subscription:
+            for event in batch:
+                # Only one that comes a second time may have been noted by a process that was killed before its ack.
+                if event.attempt == 1 or event.id not in notes.words:
+                    notes.add(event.id)
+            await subscription.ack(batch)
+            while len(notes.words) >= count:
+                if not (await client.stats())["handshakes"]["taken"]:
+                    return
+                await anyio.sleep(0.05)
+
+
+if __name__ == "__main__":
+    role, address, folder, count = sys.argv[1:]
+    anyio.run({"publish": publish, "consume": consume}[role], address, Path(folder), int(count))
