@@ -25,7 +25,7 @@ class Settings(ProgramSettings):
 
     metrics_port: int = Field(9601, ge=0, le=65535, description="port of Prometheus metrics, 0 for none")
     source: list[str] = Field(
-        default_factory=list,
+        [],
         description="where tweets come from, repeatable: http://HOST:4000/tweets/1 (rtp-server), mastodon:INSTANCE, "
         "wikimedia, replay:FILE (JSON Lines or .sse; replay-mastodon: and replay-wikimedia: for their events)",
     )
@@ -46,7 +46,7 @@ class Settings(ProgramSettings):
     inbox_size: int = Field(2000, ge=1, description="events of one source that wait for a worker, at most")
     workers_min: int = Field(1, ge=1, description="worker processes of a source, at least")
     workers_max: int = Field(
-        default_factory=lambda: max(os.cpu_count() or 1, 1),
+        os.cpu_count() or 1,
         ge=1,
         description="worker processes of a source, at most; the default is the number of cores",
     )
