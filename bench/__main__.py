@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from pydantic_settings import CliApp
 from rich.console import Console
 
-from bench import ceilings, changes, clients, demo_start, fan_out, idle, ingest, latency, spark_jobs, wire
+from bench import ceilings, changes, clients, demo_start, event_source, fan_out, idle, ingest, latency, spark_jobs, wire
 from bench.settings import BenchSettings
 from bench.table import Row, measure, show, store
 
@@ -129,6 +129,7 @@ ROWS: dict[str, Callable[[BenchSettings], list[Row]]] = {
     "B5": _b5,
     "B6": _b6,
     "B9": _b9,
+    "G1": partial(_rate, "G1", "event source, 1,000 clients, out of order", 50_000, event_source.events_per_second),
     "C1": _c1,
     "C2": _c2,
     "I1": _i1,
