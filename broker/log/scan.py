@@ -203,6 +203,7 @@ def _merged(entries: bytes, known: bytes) -> Iterator[bytes]:
         if before.end != entry.end:
             yield pack_entry(entry)
         else:
-            # One bit of difference is damage of the entry, more is damage of the line.
-            crc = before.crc if (before.crc ^ entry.crc).bit_count() > 1 else entry.crc
+            # One bit of difference is damage of the entry, more is damage of the line. None at all is an entry whose sector
+            # was never written, since entries do not end where sectors do.
+            crc = before.crc if before.crc and (before.crc ^ entry.crc).bit_count() > 1 else entry.crc
             yield pack_entry(entry._replace(crc=crc, marks=before.marks & BATCH_MARK))

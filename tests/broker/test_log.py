@@ -359,3 +359,19 @@ def test_an_index_of_events_that_were_cut_never_speaks_for_those_that_take_their
     assert log.next == 4
     assert file.with_suffix(".index").stat().st_size == 4 * ENTRY_BYTES
     log.close()
+
+
+@pytest.mark.parametrize("half", [slice(8, None), slice(16, None)])
+def test_an_index_entry_of_which_one_sector_was_written_says_nothing_against_its_line(
+    tmp_path: Path, half: slice
+) -> None:
+    file = filled(tmp_path, 3)
+    index = file.with_suffix(".index")
+    raw = bytearray(index.read_bytes())
+    entry = raw[7 * ENTRY_BYTES : 8 * ENTRY_BYTES]
+    entry[half] = bytes(len(entry[half]))
+    raw[7 * ENTRY_BYTES : 8 * ENTRY_BYTES] = entry
+    index.write_bytes(raw)
+    log = CommitLog(tmp_path)
+    assert read_all(log) == batch(0, 12).lines
+    log.close()
