@@ -9,7 +9,7 @@ RATE    ?=
 SOURCE  ?=
 DEMO_FLAGS = $(if $(SECONDS),--seconds $(SECONDS)) $(if $(RATE),--rate $(RATE)) $(if $(SOURCE),--source $(SOURCE)) $(ARGS)
 
-.PHONY: help demo install test compose-test faults check format soak bench clean
+.PHONY: help demo install test compose-test faults check format soak bench screenshots clean
 
 help: ## say what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -54,6 +54,9 @@ soak: $(STAMP) ## clients that misbehave for ten minutes; nothing may be lost (A
 
 bench: $(STAMP) ## measure the broker (ARGS='--events 1000000')
 	@$(BIN)/python -m bench $(ARGS)
+
+screenshots: $(STAMP) ## run a demo and take the README's pictures of the dashboard (needs Chromium)
+	@$(BIN)/python -m tests.dashboard.screenshots
 
 clean: ## remove the environment and everything that was made
 	rm -rf $(VENV) data bench/results .mypy_cache .ruff_cache .pytest_cache .hypothesis

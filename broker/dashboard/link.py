@@ -78,14 +78,20 @@ class Link:
         return None if look is None else look.stats
 
     async def run(self) -> None:
-        """Look until closed; a broker that goes away is looked for until it is back."""
+        """Look until closed; a broker that goes away is looked for until it is back.
+
+        One that does not let nobody in is asked again when somebody comes; one that does not let somebody in is not.
+        """
         with self._scope:
-            while True:
+            while not (self.state is State.REFUSED and self.is_signed_in):
                 with suppress(BrokerError, TimeoutError, OSError):
                     await self._look_while_there()
-                if self.state is not State.REFUSED:
+                if self.state is State.REFUSED:
+                    await anyio.sleep(LOOK_SELDOM_S)
+                    await self._wanted()
+                else:
                     self._become(State.AWAY)
-                await anyio.sleep(PAUSE_S if self.state is State.AWAY else LOOK_SELDOM_S)
+                    await anyio.sleep(PAUSE_S)
 
     def close(self) -> None:
         """End it for everybody who looks through it."""
@@ -176,9 +182,13 @@ class Link:
         """Wait for the next look: longer while nobody is there to see it."""
         await anyio.sleep(LOOK_EVERY_S)
         if time.monotonic() - self._looked_at > LOOKED_AT_S:
-            self._is_wanted = anyio.Event()
             with anyio.move_on_after(LOOK_SELDOM_S):
-                await self._is_wanted.wait()
+                await self._wanted()
+
+    async def _wanted(self) -> None:
+        """Wait until somebody looks."""
+        self._is_wanted = anyio.Event()
+        await self._is_wanted.wait()
 
     async def _ask(self, question: Callable[[Client], Awaitable[T]]) -> T:
         client = self._client

@@ -46,13 +46,14 @@ def application(settings: DashboardSettings, sessions: Sessions) -> FastAPI:
     main = FastAPI(openapi_url=None, docs_url=None, redoc_url=None)
 
     @main.post("/sign-in")
-    async def sign_in(user: str = Form(""), token: str = Form(""), then: str = Form("/")) -> Response:
+    async def sign_in(request: Request, user: str = Form(""), token: str = Form(""), then: str = Form("/")) -> Response:
         try:
             word = await sessions.sign_in(user, token)
         except SignInRefused as refusal:
             return RedirectResponse(f"/sign-in?refused={'away' if 'answer' in str(refusal) else 'unknown'}", 303)
         answer = RedirectResponse(_own_path(then), 303)
-        answer.set_cookie(COOKIE, word, max_age=SESSION_S, httponly=True, samesite="strict")
+        is_secure = request.url.scheme == "https"
+        answer.set_cookie(COOKIE, word, max_age=SESSION_S, httponly=True, samesite="strict", secure=is_secure)
         return answer
 
     @main.post("/sign-out")

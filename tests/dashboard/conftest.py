@@ -1,14 +1,21 @@
-"""One browser for all tests of a worker; the pages of each test are its own."""
+"""One browser for the tests of a file; the pages of each test are its own."""
 
+import os
 from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Browser
 
-from tests.dashboard.programs import open_browser
+from tests.dashboard.programs import NO_BROWSER, find_chromium, open_browser
 
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    with open_browser() as browser:
+    """The system's Chromium; without one the tests are skipped, save where there must be one."""
+    path = find_chromium()
+    if path is None:
+        if os.environ.get("TWEETWIRE_TEST_BROWSER") == "needed" or os.environ.get("CI"):
+            pytest.fail(NO_BROWSER)
+        pytest.skip(NO_BROWSER)
+    with open_browser(path) as browser:
         yield browser

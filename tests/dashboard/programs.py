@@ -1,6 +1,5 @@
 """The dashboard as a real process, and the browser that looks at it."""
 
-import os
 import re
 import shutil
 import subprocess
@@ -11,14 +10,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Self
 
-import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-__all__ = ["BROWSERS", "DashboardProcess", "chromium", "open_browser"]
+__all__ = ["NO_BROWSER", "DashboardProcess", "find_chromium", "open_browser"]
 
 READY = re.compile(r"ready on (http://[^\s\"]+)")
 START_S = 60.0
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+NO_BROWSER = f"no browser: none of {', '.join(BROWSERS)} is on PATH; on Debian: apt-get install chromium"
 # Without these it looks for updates and for its maker's hosts, and waits for a graphics card.
 FLAGS = [
     *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
@@ -67,24 +66,17 @@ class DashboardProcess:
         """SIGTERM; returns the exit status."""
         assert self._process is not None
         self._process.terminate()
-        return self._process.wait(30)
+        return self._process.wait(60)
 
 
-def chromium() -> str:
-    """Return the system's Chromium; without one the test is skipped, save where a browser must be there."""
-    found = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if found is None:
-        reason = f"no browser: none of {', '.join(BROWSERS)} is on PATH; on Debian: apt-get install chromium"
-        if os.environ.get("TWEETWIRE_TEST_BROWSER") == "needed" or os.environ.get("CI"):
-            pytest.fail(reason)
-        pytest.skip(reason)
-    return found
+def find_chromium() -> str | None:
+    """Return where the system's Chromium is."""
+    return next(filter(None, map(shutil.which, BROWSERS)), None)
 
 
 @contextmanager
-def open_browser() -> Iterator[Browser]:
-    """Start the system's Chromium without a window."""
-    path = chromium()
+def open_browser(path: str) -> Iterator[Browser]:
+    """Start the Chromium at `path` without a window."""
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
         try:

@@ -1,18 +1,15 @@
 """The pages in a real browser, on a real broker, with a handler that really fails."""
 
 import re
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-import anyio
 import argon2
 import pytest
-from anyio.from_thread import start_blocking_portal
 from playwright.sync_api import Browser, expect
 
 from broker import Event, SyncClient
-from subscriber import Subscriber
+from tests.dashboard.billing import Billing, billing_of
 from tests.dashboard.programs import DashboardProcess
 from tests.dashboard.samples import publish_stack
 from tests.dashboard.visitor import PATIENCE_MS, Visitor, visiting
@@ -30,23 +27,6 @@ PAGES = {
 }
 
 
-class Billing:
-    """A handler of orders that fails until it is mended."""
-
-    def __init__(self, broker: str) -> None:
-        self.is_mended = threading.Event()
-        self._app = Subscriber(broker, name="billing")
-        self._app.on("orders", as_="billing", from_="earliest", tries=2, backoff="0s")(self._take)
-
-    async def serve(self) -> None:
-        """Serve until cancelled."""
-        await self._app.serve(anyio.Event(), drain_s=0.1)
-
-    def _take(self, order: dict[str, object]) -> None:
-        if not self.is_mended.is_set():
-            raise LookupError(f"no such customer: {order['customer']}")
-
-
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     with BrokerProcess(tmp_path_factory.mktemp("pages") / "broker") as process:
@@ -55,11 +35,8 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 @pytest.fixture(scope="module")
 def billing(broker: BrokerProcess) -> Iterator[Billing]:
-    billing = Billing(broker.address)
-    with start_blocking_portal() as portal:
-        served = portal.start_task_soon(billing.serve)
+    with billing_of(broker.address) as billing:
         yield billing
-        served.cancel()
 
 
 @pytest.fixture(scope="module")

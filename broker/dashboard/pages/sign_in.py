@@ -20,6 +20,7 @@ def register(sessions: Sessions) -> None:
 
     @ui.page("/sign-in", title="Sign in · tweetwire")
     def page(request: Request) -> None:
+        sessions.open.look()
         head(request)
         with ui.element("main").classes("page sign-in"), ui.element("form").props("method=post action=/sign-in"):
             with ui.element("h1").classes("title"):
