@@ -1,5 +1,6 @@
 """The dashboard as a server: its pages, its guard, and an end that keeps nobody waiting."""
 
+import logging
 import os
 import socket
 from collections.abc import Iterator
@@ -33,6 +34,7 @@ async def serve(settings: DashboardSettings, listener: socket.socket, stop: anyi
     """Serve those who come to `listener` until `stop`. Raises StartError where a TLS file does not do."""
     with suppress(OSError):
         os.nice(NICENESS)
+    logging.basicConfig(handlers=[_Relay()], level=logging.WARNING)
     async with anyio.create_task_group() as tasks:
         server = _Server(_configured(application(settings, Sessions(settings, tasks))))
         tasks.start_soon(_end_when, stop, server)
@@ -69,6 +71,14 @@ def application(settings: DashboardSettings, sessions: Sessions) -> FastAPI:
     names = frozenset({"localhost", settings.host.lower(), *(name.lower() for name in settings.allowed_host)})
     main.add_middleware(Guard, names=names)
     return main
+
+
+class _Relay(logging.Handler):
+    """Has what the parts say through Python's logging said as everything else here."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Say it."""
+        logger().log(record.levelno, record.getMessage(), source=record.name, exc_info=record.exc_info)
 
 
 class _Server(uvicorn.Server):
