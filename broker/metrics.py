@@ -55,6 +55,7 @@ _EVENT_SOURCE: Final = (
     _Figure("event_source_held", "event_source_held_events", "events that wait for one with a lower sequence"),
 )
 """Only there while the gateway is on."""
+_HANDSHAKES: Final = (_Figure("open", "handshakes_open", "exactly-once handshakes that are not at their end"),)
 _TOPIC: Final = (
     _Figure("earliest", "log_earliest_offset", "lowest offset that can be read"),
     _Figure("next", "log_next_offset", "offset of the next visible event"),
@@ -78,6 +79,7 @@ _POLICY: Final = (
     _Figure("timeout_ms", "subscription_timeout_seconds", "time that a delivery has for its ack", scale=0.001),
     _Figure("tries", "subscription_tries", "failed tries that make a dead letter"),
     _Figure("backoff_ms", "subscription_backoff_seconds", "pause after the first failed try", scale=0.001),
+    _Figure("qos", "subscription_qos", "2 if its events may be settled by the exactly-once handshake"),
     _Figure("max_wait_ms", "subscription_max_wait_seconds", "age from which an event goes first", scale=0.001),
 )
 _FAILED: Final = "failed_"
@@ -107,6 +109,8 @@ class BrokerCollector(Collector):
         yield from _families(_BROKER, (), {(): stats})
         yield from _families([figure for figure in _EVENT_SOURCE if figure.member in stats], (), {(): stats})
         yield from _families(_other_counts(stats), (), {(): stats})
+        handshakes: _Rows = {(state,): {"open": count} for state, count in stats["handshakes"].items()}
+        yield from _families(_HANDSHAKES, ("state",), handshakes)
         yield _counter("failed_tries", "failed tries by cause", "cause", _failed_tries(stats))
         yield _counter("connection_ends", "ended connections by reason", "reason", found.ends)
         yield from _families(_TOPIC, ("topic",), {(name,): report for name, report in topics.items()})
@@ -118,7 +122,7 @@ class BrokerCollector(Collector):
 def figures(server: Server) -> Figures:
     """Read the figures; to be called on the event loop."""
     broker = server.broker
-    stats = reports.stats(broker.topics.values(), len(broker.sessions), broker.counts)
+    stats = reports.stats(broker.topics.values(), len(broker.sessions), broker.counts, broker.handshakes.report())
     return Figures(stats, {end.name.lower(): count for end, count in server.ends.items()})
 
 

@@ -70,7 +70,9 @@ class Stats(Report):
     def show(self, found: Any, console: Console) -> None:
         """Show the broker, its topics and its subscriptions."""
         topics = found["topics"]
-        plain = [(name.replace("_", " "), value) for name, value in found.items() if name != "topics"]
+        single = {name: value for name, value in found.items() if not isinstance(value, dict)}
+        single |= {f"handshakes {state}": count for state, count in found["handshakes"].items()}
+        plain = [(name.replace("_", " "), value) for name, value in single.items()]
         console.print(table("broker", ("figure", "value"), plain))
         columns = ("topic", "published", "duplicates", "unconfirmed", "earliest", "next", "size")
         rows = (

@@ -206,8 +206,8 @@ class Execution:
 
     def _stats(self, session: Session, command: commands.Stats, now_ms: int) -> None:
         broker = self._broker
-        report = reports.stats(self._visible_to(session), len(broker.sessions), broker.counts)
-        report["handshakes"] = broker.handshakes.report()
+        topics = self._visible_to(session)
+        report = reports.stats(topics, len(broker.sessions), broker.counts, broker.handshakes.report())
         broker.reply(session, f"+OK stats {_json(report)}")
 
     def _explain(self, session: Session, command: commands.Explain, now_ms: int) -> None:

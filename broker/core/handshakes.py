@@ -29,6 +29,7 @@ __all__ = ["Handshakes"]
 OPEN_MAX: Final = 10_000
 FINISHED_MAX: Final = 2_000
 """Of one client, in one direction."""
+CLIENTS_MAX: Final = 10_000
 HELD_BYTES_MAX: Final = 64 << 20
 READ_BYTES: Final = 2 << 20
 
@@ -108,7 +109,19 @@ class Handshakes:
         if session.number < self._newest.get(session.name, 0):
             raise Refusal("forbidden", f"a newer connection of {session.name} goes on with its handshakes")
         self._newest[session.name] = session.number
+        if len(self._newest) > CLIENTS_MAX:
+            self._forget_idle()
         return session.name
+
+    def _forget_idle(self) -> None:
+        """Forget what is finished of the clients that have nothing open, those first that came first."""
+        busy = {name for name, book in self._messages.items() if book.open}
+        busy |= {name for name, book in self._deliveries.items() if book.open}
+        idle = [name for name in self._newest if name not in busy]
+        for name in idle[: len(idle) // 2]:
+            del self._newest[name]
+            self._messages.pop(name, None)
+            self._deliveries.pop(name, None)
 
     # Publishing
 

@@ -29,11 +29,14 @@ def topics(all_topics: Iterable[Topic]) -> list[dict[str, Any]]:
     ]
 
 
-def stats(all_topics: Iterable[Topic], connections: int, counts: Mapping[str, int]) -> dict[str, Any]:
+def stats(
+    all_topics: Iterable[Topic], connections: int, counts: Mapping[str, int], handshakes: Mapping[str, int]
+) -> dict[str, Any]:
     """Return every figure: counters since the start, and for each topic and subscription where it stands."""
     return {
         "connections": connections,
         **counts,
+        "handshakes": dict(handshakes),
         "topics": {topic.name: _topic(topic) for topic in sorted(all_topics, key=lambda topic: topic.name)},
     }
 

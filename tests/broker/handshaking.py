@@ -20,7 +20,7 @@ class Notes:
 
     def __init__(self, path: Path) -> None:
         self.words = path.read_text().split() if path.exists() else []
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
     def add(self, word: str) -> None:
         self.words.append(word)

@@ -59,8 +59,10 @@ def until(samples: Callable[[], Samples], is_met: Callable[[Samples], bool]) -> 
 def leaves(stats: dict[str, Any]) -> Iterator[tuple[Labels, float]]:
     """Yield every number of ``stats``, with the labels of the metric that must have it."""
     for name, value in stats.items():
-        if name != "topics":
+        if name not in {"handshakes", "topics"}:
             yield (), value
+    for state, count in stats["handshakes"].items():
+        yield (("state", state),), count
     for topic, report in stats["topics"].items():
         for name, value in report.items():
             if name != "subscriptions":
