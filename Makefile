@@ -52,6 +52,9 @@ format: $(STAMP) ## rewrite the code in the project's format
 soak: $(STAMP) ## clients that misbehave for ten minutes; nothing may be lost (ARGS='--duration 2m')
 	@$(BIN)/python -m bench.soak $(ARGS)
 
+bench-install: ## install the brokers that the benchmark compares with (Debian, needs root)
+	apt-get install -y --no-install-recommends nats-server redis-server rabbitmq-server mosquitto
+
 bench: $(STAMP) ## measure the broker (ARGS='--events 1000000')
 	@$(BIN)/python -m bench $(ARGS)
 

@@ -1,5 +1,6 @@
 """``python -m bench``: measure, and print one table."""
 
+import shutil
 import statistics
 import sys
 from collections.abc import Callable, Iterable
@@ -11,6 +12,8 @@ from pydantic_settings import CliApp
 from rich.console import Console
 
 from bench import ceilings, changes, clients, demo_start, event_source, fan_out, idle, ingest, latency, spark_jobs, wire
+from bench.peers import PEERS, Peer
+from bench.peers.redis_streams import xadds_per_second
 from bench.settings import BenchSettings
 from bench.table import Row, measure, show, store
 
@@ -30,7 +33,28 @@ def _b1(settings: BenchSettings) -> list[Row]:
     disk = ceilings.synced_bytes_per_second(settings.events * settings.size)
     (row,) = _rate("B1", "publish, confirmed synced, one connection", 400_000, wire.publish_confirmed, settings)
     row.beside = f"{row.median * settings.size / disk:.0%} of 1 MiB write+fdatasync ({disk / 1e6:,.0f} MB/s; goal 40 %)"
+    if shutil.which("redis-benchmark"):
+        row.beside += (
+            f"; redis-benchmark XADD, always synced {xadds_per_second(settings.events // 5, settings.size):,.0f} /s"
+        )
     return [row]
+
+
+def _b3(settings: BenchSettings) -> list[Row]:
+    (row,) = _rate("B3", "the same through broker.Client at both ends", 120_000, clients.through_clients, settings)
+    rows = [row, *(_peer(peer, settings) for peer in PEERS if peer.is_installed)]
+    missing = [peer.name for peer in PEERS if not peer.is_installed]
+    if missing:
+        tell(f"B3: not installed, so not measured: {', '.join(missing)} (make bench-install, on Debian)")
+    if rows[1:]:
+        best = max(rows[1:], key=lambda peer: peer.median)
+        row.beside = f"{row.median / best.median:.1f} times the best peer below (goal 4)"
+    return rows
+
+
+def _peer(peer: Peer, settings: BenchSettings) -> Row:
+    figures = _runs(peer.name, partial(peer.rate, max(1000, settings.events // 25), settings.size), settings)
+    return Row("B3", peer.name, "/s", figures, None, f"confirms when it is {peer.promise}")
 
 
 def _b5(settings: BenchSettings) -> list[Row]:
@@ -124,7 +148,7 @@ def _median(values: Iterable[float]) -> float:
 ROWS: dict[str, Callable[[BenchSettings], list[Row]]] = {
     "B1": _b1,
     "B2": partial(_rate, "B2", "publish, priority, deliver, ack, one subscriber", 300_000, wire.publish_deliver_ack),
-    "B3": partial(_rate, "B3", "the same through broker.Client at both ends", 120_000, clients.through_clients),
+    "B3": _b3,
     "B4": partial(_rate, "B4", "deliveries to 100 subscribers", 1_000_000, fan_out.deliveries_per_second),
     "B5": _b5,
     "B6": _b6,

@@ -12,6 +12,7 @@ from rich.table import Table
 __all__ = ["Row", "measure", "show", "store"]
 
 _WIDTH_MIN = 150
+_VERDICTS = {True: "met", False: "short", None: ""}
 
 
 @dataclass
@@ -25,7 +26,7 @@ class Row:
     what: str
     unit: str
     figures: list[float]
-    goal: float
+    goal: float | None
     beside: str = ""
 
     @property
@@ -34,8 +35,10 @@ class Row:
         return statistics.median(self.figures)
 
     @property
-    def is_met(self) -> bool:
-        """Whether the goal is reached."""
+    def is_met(self) -> bool | None:
+        """Whether the goal is reached, None where there is none."""
+        if self.goal is None:
+            return None
         return self.median >= self.goal if self.unit in {"/s", "%"} else self.median <= self.goal
 
 
@@ -55,8 +58,8 @@ def show(rows: list[Row]) -> None:
         table.add_column(heading, justify="right" if heading in {"median", "lowest", "highest", "goal"} else "left")
     for row in rows:
         values = (row.median, min(row.figures), max(row.figures), row.goal)
-        figures = [f"{value:,.{0 if value >= 100 else 2}f} {row.unit}" for value in values]
-        table.add_row(row.name, row.what, *figures, "met" if row.is_met else "short", row.beside)
+        figures = ["" if value is None else f"{value:,.{0 if value >= 100 else 2}f} {row.unit}" for value in values]
+        table.add_row(row.name, row.what, *figures, _VERDICTS[row.is_met], row.beside)
     console = Console()
     console.width = max(console.width, _WIDTH_MIN)
     console.print(table)
