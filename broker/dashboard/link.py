@@ -109,13 +109,13 @@ class Link:
         self._looked_at = time.monotonic()
         self._is_wanted.set()
 
-    async def command(self, line: str) -> str:
-        """Have a command carried out. Raises Away, Refusal."""
-        return await self._ask(lambda client: client.command(line))
+    async def command(self, line: str, patience_s: float = ANSWER_S) -> str:
+        """Have a command carried out within a time. Raises Away, Refusal."""
+        return await self._ask(lambda client: client.command(line), patience_s)
 
-    async def report(self, line: str) -> Any:
+    async def report(self, line: str, patience_s: float = ANSWER_S) -> Any:
         """Return the JSON that a command answers with. Raises Away, Refusal."""
-        reply = await self.command(line)
+        reply = await self.command(line, patience_s)
         start = min((at for at in (reply.find(" {"), reply.find(" [")) if at >= 0), default=-1)
         return None if start < 0 else msgspec.json.decode(reply[start + 1 :])
 
@@ -190,12 +190,12 @@ class Link:
         self._is_wanted = anyio.Event()
         await self._is_wanted.wait()
 
-    async def _ask(self, question: Callable[[Client], Awaitable[T]]) -> T:
+    async def _ask(self, question: Callable[[Client], Awaitable[T]], patience_s: float = ANSWER_S) -> T:
         client = self._client
         if client is None or not client.is_connected:
             raise Away(self.address)
         try:
-            with anyio.fail_after(ANSWER_S):
+            with anyio.fail_after(patience_s):
                 return await question(client)
         except TimeoutError as error:
             raise Away(self.address) from error

@@ -6,18 +6,20 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from broker import Event, SyncClient
-from tests.dashboard.billing import billing_of
+from anyio.from_thread import start_blocking_portal
+
+from broker import Client, Event, StoredEvent, SyncClient
 from tests.dashboard.programs import NO_BROWSER, find_chromium, open_browser
 from tests.dashboard.visitor import Visitor, visiting
 
 FOLDER = Path(__file__).parents[2] / "docs" / "screenshots"
 WINDOWS = 20
-WITHIN_S = 600.0
+WITHIN_S = 1200.0
 PHONE = {"viewport": {"width": 390, "height": 800}, "color_scheme": "dark"}
 DESK = {"viewport": {"width": 1280, "height": 800}, "color_scheme": "light"}
 
@@ -26,9 +28,20 @@ DESK = {"viewport": {"width": 1280, "height": 800}, "color_scheme": "light"}
 def demo(folder: Path) -> Iterator[tuple[str, str]]:
     """Run the demo; gives the addresses of its broker and of its dashboard."""
     log_path = folder / "demo.log"
-    command = [sys.executable, "-m", "demo", "--free-ports", "--data-dir", str(folder / "data"), "--window", "5s"]
+    command = [
+        sys.executable,
+        "-m",
+        "demo",
+        "--free-ports",
+        "--data-dir",
+        str(folder / "data"),
+        "--window",
+        "5s",
+        "--rate",
+        "100",
+    ]
     with log_path.open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
+        process = subprocess.Popen([*command, "--data-dir", str(folder / "data")], stdout=log, stderr=log)
     try:
         pattern = re.compile(r'demo ready on ([^\s"]+).*dashboard: (http[^\s"]+)', re.DOTALL)
         wait_until(lambda: process.poll() is not None or pattern.search(log_path.read_text()) is not None)
@@ -39,6 +52,24 @@ def demo(folder: Path) -> Iterator[tuple[str, str]]:
     finally:
         process.send_signal(signal.SIGINT)
         process.wait()
+
+
+async def bill(broker: str) -> None:
+    """Fail with every order, and say why."""
+    async with Client(broker, name="billing") as client:
+        subscription = await client.subscribe("orders", as_="billing", from_="earliest", tries=2, create=True)
+        async for events in subscription:
+            for event in events:
+                try:
+                    customer_of(event)
+                except LookupError as error:
+                    trace = "".join(traceback.format_exception(error)).replace(f"{FOLDER.parents[1]}/", "")
+                    await subscription.nack(event, str(error), code="LookupError", trace=trace)
+
+
+def customer_of(event: StoredEvent) -> None:
+    """Look up somebody who is not there."""
+    raise LookupError(f"no such customer: {event.decode()['customer']}")
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -75,7 +106,12 @@ def main() -> None:
     """Run a demo and take the pictures."""
     browser_path = find_chromium() or sys.exit(NO_BROWSER)
     FOLDER.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as folder, demo(Path(folder)) as (broker, url), billing_of(broker):
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        demo(Path(folder)) as (broker, url),
+        start_blocking_portal() as portal,
+    ):
+        billing = portal.start_task_soon(bill, broker)
         with SyncClient(broker, name="shop") as client:
             publish_orders(client)
             wait_until(lambda: client.stats()["topics"]["tweets_stats"]["next"] >= WINDOWS)
@@ -97,6 +133,7 @@ def main() -> None:
                 )
             with visiting(browser, url, **PHONE) as phone:
                 pictures(phone, {"phone": ("/topics/orders/0", "dead: dead_letters")})
+        billing.cancel()
 
 
 if __name__ == "__main__":

@@ -22,6 +22,7 @@ __all__ = ["build"]
 
 SUBSCRIPTIONS_MAX: Final = 50
 CHAIN_MAX: Final = 200
+CHAIN_S: Final = 120.0
 COLUMNS: Final = (("subscription", "subscription", "text"), *STANDING_COLUMNS[1:])
 
 
@@ -42,7 +43,9 @@ class EventPage:
             self._redrives = ui.element("div").classes("tools")
             self._failures = ui.element("div")
         with card("Chain"):
-            self._chart = Chart("chain of events", empty="nothing caused it, and it caused nothing", classes="chain")
+            self._chart = Chart(
+                "chain of events", empty="looking for what caused it, and for what it caused …", classes="chain"
+            )
             self._lines = ui.element("div")
 
     async def refresh(self) -> None:
@@ -54,7 +57,8 @@ class EventPage:
                 return
             self._event = page.events[0]
             self._show_event(self._event)
-            self._show_chain(tree_of(await self._link.report(f"chain {self._topic} @{self._offset} limit={CHAIN_MAX}")))
+            with self._lines:
+                ui.timer(0.0, self._ask_chain, once=True)
         await self._show_standings()
 
     def _show_event(self, event: StoredEvent) -> None:
@@ -101,6 +105,16 @@ class EventPage:
             notify(str(error), is_bad=True)
             return
         notify(f"goes out to {name} again")
+
+    async def _ask_chain(self) -> None:
+        """Have the chain traced; the first time the broker reads much for it, so nothing else here waits for it."""
+        try:
+            answer = await self._link.report(f"chain {self._topic} @{self._offset} limit={CHAIN_MAX}", CHAIN_S)
+        except (Refusal, Away) as error:
+            self._chart.say(str(error))
+            return
+        self._chart.say("nothing caused it, and it caused nothing")
+        self._show_chain(tree_of(answer))
 
     def _show_chain(self, nodes: list[Node]) -> None:
         if len(nodes) < 2:

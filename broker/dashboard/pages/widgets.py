@@ -84,6 +84,10 @@ class Chart:
         self._chart.set_visibility(False)
         self._drawn_at = 0.0
 
+    def say(self, empty: str) -> None:
+        """Say why there is nothing to draw."""
+        self._empty.set_text(empty)
+
     def show(self, options: dict[str, Any], *, at_once: bool = False) -> None:
         """Draw what `options` say."""
         has_data = any(one.get("data") for one in options["series"])
