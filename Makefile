@@ -35,9 +35,10 @@ test: $(STAMP) ## run the tests (ARGS='-k name')
 compose-test: $(STAMP) ## build the images, start the stack in containers, kill some, see that nothing is lost (needs Docker)
 	@TWEETWIRE_COMPOSE_TEST=1 $(BIN)/python -m pytest -n 0 -s tests/compose/test_stack.py $(ARGS)
 
-faults: $(STAMP) ## the tests that kill programs under load, for longer (about half an hour)
+faults: $(STAMP) ## power cuts, damage, failing disks, kills; then long kill tests of all programs (ARGS='--cycles 500')
+	@$(BIN)/python -m tests.faults $(ARGS)
 	@TWEETWIRE_FAULT_ROUNDS=300 TWEETWIRE_HANDSHAKE_ROUNDS=200 TWEETWIRE_TEST_OUTAGE=30 TWEETWIRE_TEST_KILLS=10 $(BIN)/python -m pytest -n 0 --timeout 1800 \
-		tests/broker/test_exactly_once.py tests/change_stream/test_exactly_once.py tests/sse_ingest/test_outage.py tests/spark/test_program.py $(ARGS)
+		tests/broker/test_exactly_once.py tests/change_stream/test_exactly_once.py tests/sse_ingest/test_outage.py tests/spark/test_program.py
 
 check: $(STAMP) ## lint, format, types, and who may import whom
 	@$(BIN)/ruff check .

@@ -281,7 +281,7 @@ def test_a_hole_that_the_last_batch_left_ends_the_log_and_what_stood_behind_it_i
     assert read_all(CommitLog(tmp_path)) == batch(0, 10).lines
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(place=st.integers(0, 100_000), bit=st.integers(0, 7), is_running=st.booleans())
 def test_a_flipped_bit_in_an_index_takes_nothing(
     tmp_path_factory: pytest.TempPathFactory, place: int, bit: int, is_running: bool

@@ -1,0 +1,113 @@
+"""``python -m tests.faults``: does to the broker's files what power cuts, disks and kills do, and tells what was lost."""
+
+import logging
+import sys
+from collections.abc import AsyncIterator, Callable
+from random import Random
+from typing import Final
+
+import anyio
+import structlog
+from pydantic import Field, ValidationError
+from pydantic_settings import BaseSettings, CliApp
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from broker.program import settings_config
+from tests.faults.damage import bit_flips, truncations
+from tests.faults.failing_calls import failing_calls
+from tests.faults.kills import kills
+from tests.faults.power_cuts import memory_folder, power_cuts, record
+from tests.faults.verdict import Verdict
+
+EVENTS: Final = 400
+EVENTS_OF_FAILING: Final = 150
+RECORDINGS: Final = 4
+
+
+class FaultSettings(BaseSettings):
+    """Faults for the broker, each compared with what was confirmed before it. Status 1 if anything was lost or doubled."""
+
+    model_config = settings_config("python -m tests.faults")
+
+    cuts: int = Field(1000, ge=0, description="power cuts replayed from recorded runs")
+    flips: int = Field(500, ge=0, description="bits flipped, one at a time")
+    lengths: int = Field(4, ge=0, description="lengths that each file of three folders is cut to")
+    failing: int = Field(60, ge=0, description="runs in which calls fail (ENOSPC, EROFS, EIO, a sync)")
+    cycles: int = Field(200, ge=0, description="SIGKILLs of a real broker under load")
+    seed: int = Field(1, description="seed of all that is random; kills are as random as the machine")
+
+
+async def _run(settings: FaultSettings) -> dict[str, Verdict]:
+    found: dict[str, Verdict] = {}
+    dice = Random(settings.seed)
+    with Progress(
+        TextColumn("{task.description:<24}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), transient=True
+    ) as progress:
+
+        async def collect(
+            name: str, total: int | None, verdicts: Callable[[Callable[[], None]], AsyncIterator[Verdict]]
+        ) -> None:
+            task = progress.add_task(name, total=total)
+            found[name] = Verdict()
+            async for verdict in verdicts(lambda: progress.advance(task)):
+                found[name] += verdict
+            progress.remove_task(task)
+
+        for number in range(RECORDINGS if settings.cuts else 0):
+            with memory_folder() as folder:
+                recording = await record(folder / "broker", dice, EVENTS)
+            share = (settings.cuts + number) // RECORDINGS
+            before = found.get("power cuts", Verdict())
+            await collect("power cuts", share, lambda tell: power_cuts(recording, share, dice, tell))  # noqa: B023
+            found["power cuts"] += before
+        with memory_folder() as folder:
+            recording = await record(folder / "broker", dice, EVENTS)
+        await collect("flipped bits", settings.flips, lambda tell: bit_flips(recording, settings.flips, dice, tell))
+        await collect("files cut short", None, lambda tell: truncations(recording, settings.lengths, dice, tell))
+        await collect(
+            "failing calls",
+            settings.failing,
+            lambda tell: failing_calls(settings.failing, dice, tell, EVENTS_OF_FAILING),
+        )
+        await collect("SIGKILLs", settings.cycles, lambda tell: _kills(settings.cycles, dice, tell))
+    return found
+
+
+async def _kills(cycles: int, dice: Random, tell: Callable[[], None]) -> AsyncIterator[Verdict]:
+    with memory_folder() as folder:
+        for verdict in kills(cycles, dice, folder, tell) if cycles else ():
+            yield verdict
+
+
+def _show(found: dict[str, Verdict]) -> None:
+    table = Table(title="faults")
+    for heading in ("fault", "tried", "confirmed events compared", "lost", "doubled", "longest start"):
+        table.add_column(heading, justify="left" if heading == "fault" else "right")
+    for name, one in found.items():
+        figures = [f"{value:,}" for value in (one.faults, one.confirmed, one.lost, one.doubled)]
+        table.add_row(name, *figures, f"{one.longest_start_s:.2f} s")
+    console = Console(width=100)
+    console.print(table)
+    for one in found.values():
+        for note in one.notes[:20]:
+            console.print(note, highlight=False, markup=False)
+
+
+def main() -> int:
+    """Carry out all of it; status 2 for a wrong setting."""
+    try:
+        settings = CliApp.run(FaultSettings)
+    except ValidationError as error:
+        print(error, file=sys.stderr)
+        return 2
+    # The broker's own reports of what it mends are meant for somebody who did not break it.
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
+    found = anyio.run(_run, settings, backend_options={"use_uvloop": True})
+    _show(found)
+    return int(any(one.lost or one.doubled for one in found.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

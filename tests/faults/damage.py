@@ -1,0 +1,78 @@
+"""Damage of what is on the disk: single bits that flip, and files that end too early."""
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from random import Random
+from typing import Final
+
+from tests.faults.disk import Disk
+from tests.faults.power_cuts import Recording, memory_folder
+from tests.faults.verdict import Verdict, judge
+
+__all__ = ["bit_flips", "truncations"]
+
+# What a broker leaves that was killed early, amid the run, and just before its end.
+PLACES: Final = (0.35, 0.7, 0.97)
+
+
+class Folder:
+    """The files as they are at one place of a recording."""
+
+    def __init__(self, recording: Recording, share: float) -> None:
+        self.place = max(recording.ledger.subscribed_at + 20, int(len(recording.calls) * share))
+        self.disk = Disk()
+        self.disk.take(recording.calls[: self.place])
+        self.files = self.disk.cut("killed", Random(0))
+        segments = [content for name, content in self.files.items() if name.endswith(".jsonl")]
+        self.originals = frozenset(line for content in segments for line in content.splitlines(keepends=True))
+
+    def offsets(self, name: str, start: int, end: int | None = None) -> list[tuple[str, int]]:
+        """Return the (topic, offset) whose lines have bytes from `start` to `end` (one byte if None) of a segment."""
+        if not name.endswith(".jsonl"):
+            return []
+        _, topic, file = name.split("/")
+        first, content = int(file.removesuffix(".jsonl")), self.files[name]
+        low = first + content.count(b"\n", 0, start)
+        high = low + 1 if end is None else first + content.count(b"\n", 0, end)
+        return [(topic, offset) for offset in range(low, high)]
+
+
+async def bit_flips(recording: Recording, count: int, dice: Random, tell: Callable[[], None]) -> AsyncIterator[Verdict]:
+    """Flip `count` bits, one at a time, anywhere in the files."""
+    folders = [Folder(recording, share) for share in PLACES]
+    for _ in range(count):
+        chosen = dice.choice(folders)
+        name = dice.choices(list(chosen.files), weights=[len(content) for content in chosen.files.values()])[0]
+        at, bit = dice.randrange(len(chosen.files[name])), dice.randrange(8)
+        content = bytearray(chosen.files[name])
+        content[at] ^= 1 << bit
+        with memory_folder() as folder:
+            chosen.disk.write({**chosen.files, name: bytes(content)}, folder)
+            yield await judge(
+                folder,
+                recording.ledger,
+                chosen.place,
+                name=f"bit {bit} of byte {at} of {name} at call {chosen.place}",
+                excused=chosen.offsets(name, at),
+                originals=chosen.originals,
+            )
+        tell()
+
+
+async def truncations(
+    recording: Recording, each: int, dice: Random, tell: Callable[[], None], shares: Sequence[float] = PLACES
+) -> AsyncIterator[Verdict]:
+    """Cut each file to `each` lengths: none, all but a byte, and others."""
+    for chosen in [Folder(recording, share) for share in shares]:
+        for name, content in chosen.files.items():
+            for length in {0, max(0, len(content) - 1), *(dice.randint(0, len(content)) for _ in range(each - 2))}:
+                with memory_folder() as folder:
+                    chosen.disk.write({**chosen.files, name: content[:length]}, folder)
+                    yield await judge(
+                        folder,
+                        recording.ledger,
+                        chosen.place,
+                        name=f"{name} of {len(content)} bytes cut to {length} at call {chosen.place}",
+                        excused=chosen.offsets(name, length, len(content)),
+                        is_whole=False,
+                    )
+                tell()

@@ -1,0 +1,76 @@
+"""A short round of what ``make faults`` does at length: nothing that was confirmed is lost, whatever is done to the files."""
+
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from tests.faults.damage import bit_flips, truncations
+from tests.faults.failing_calls import KINDS, failing_calls
+from tests.faults.kills import kills
+from tests.faults.power_cuts import Recording, memory_folder, power_cuts, record
+from tests.faults.verdict import Verdict
+
+pytestmark = pytest.mark.anyio
+
+EVENTS = 120
+
+
+def nothing() -> None:
+    """Tell nobody."""
+
+
+async def recorded(dice: Random) -> Recording:
+    with memory_folder() as folder:
+        return await record(folder / "broker", dice, EVENTS)
+
+
+def assert_clean(total: Verdict) -> None:
+    assert total.confirmed > 0
+    assert (total.lost, total.doubled, total.notes) == (0, 0, ())
+
+
+async def test_after_power_cuts_all_that_was_confirmed_is_there_once() -> None:
+    dice, total = Random(1), Verdict()
+    async for verdict in power_cuts(await recorded(dice), 25, dice, nothing):
+        total += verdict
+    assert total.faults == 25
+    assert_clean(total)
+
+
+async def test_a_broker_that_confirms_before_the_disk_has_it_would_be_found_out() -> None:
+    dice, total = Random(2), Verdict()
+    recording = await recorded(dice)
+    # The same run on a disk that never does what a sync of a log asks for.
+    calls = [replace(c, kind="none") if c.kind == "sync" and c.path.endswith(".jsonl") else c for c in recording.calls]
+    async for verdict in power_cuts(Recording(calls, recording.ledger), 10, dice, nothing):
+        total += verdict
+    assert total.lost > 0
+
+
+async def test_a_flipped_bit_takes_what_it_hit_and_is_reported() -> None:
+    dice, total = Random(3), Verdict()
+    async for verdict in bit_flips(await recorded(dice), 30, dice, nothing):
+        total += verdict
+    assert_clean(total)
+
+
+async def test_files_cut_to_any_length_never_stop_a_start() -> None:
+    dice, total = Random(4), Verdict()
+    async for verdict in truncations(await recorded(dice), 2, dice, nothing, (0.7,)):
+        total += verdict
+    assert_clean(total)
+
+
+async def test_calls_that_fail_refuse_what_they_held_and_all_of_it_is_stored_in_the_end() -> None:
+    total = Verdict()
+    async for verdict in failing_calls(len(KINDS), Random(5), nothing, 60):
+        total += verdict
+    assert_clean(total)
+
+
+def test_after_kills_under_load_all_that_was_confirmed_is_there_once(tmp_path: Path) -> None:
+    total = sum(kills(2, Random(6), tmp_path, nothing), Verdict())
+    assert total.faults == 2
+    assert_clean(total)
