@@ -235,6 +235,11 @@ class Client:
         """How many messages of `qos` 2 are kept here because they are not known to be stored."""
         return 0 if self._spool is None else len(self._spool.outgoing)
 
+    @property
+    def unfinished(self) -> int:
+        """How many events of `qos` 2 are kept here because their handshake is not at its end."""
+        return 0 if self._spool is None else len(self._spool.incoming)
+
     async def publish(self, topic: str, event: Event, *, qos: Literal[1, 2] = 1) -> Receipt:
         """Publish one event and wait for its confirmation. Raises Refusal.
 

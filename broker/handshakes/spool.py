@@ -87,25 +87,32 @@ class Spool:
             raise SpoolUnusable(self.path, error) from error
 
     def put(self, entries: Iterable[_Entry]) -> None:
-        """Write the new states of messages; one that is done is forgotten. Raises OSError."""
-        lines = []
+        """Write the new states of messages; one that is done is forgotten. Raises SpoolUnusable, having changed nothing."""
+        entries = list(entries)
+        data = b"".join(map(_line, entries))
+        try:
+            _write_all(self._file, data)
+        except OSError as error:
+            # Half a line would spoil the next one.
+            os.ftruncate(self._file, self._bytes)
+            raise SpoolUnusable(self.path, error) from error
         for entry in entries:
-            lines.append(_line(entry))
             self._note(entry)
-        data = b"".join(lines)
-        _write_all(self._file, data)
         self._bytes += len(data)
         self._put += 1
 
     async def sync(self) -> None:
-        """Wait until the disk has what was put; those who wait at once share one sync. Raises OSError."""
+        """Wait until the disk has what was put; those who wait at once share one sync. Raises SpoolUnusable."""
         wanted = self._put
         async with self._syncing:
             if self._synced < wanted:
                 number = self._put
-                await to_thread.run_sync(os.fdatasync, self._file)
+                try:
+                    await to_thread.run_sync(os.fdatasync, self._file)
+                    self._compact()
+                except OSError as error:
+                    raise SpoolUnusable(self.path, error) from error
                 self._synced = number
-                self._compact()
 
     def close(self) -> None:
         """Close the files; what is not done goes on when they are opened again."""

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from broker.core import Session
+from broker.log import MemoryLog
 from broker.protocol.handshakes import TABLE, Half, State, Step, markdown, move
 from tests.broker.harness import Core
 
@@ -115,6 +116,19 @@ def test_a_broker_that_dies_while_it_stores_knows_by_its_log_whether_it_did(is_w
     offset = 0 if is_written else 1
     assert core.type(named(core), "pubrel t e1") == [f"+COMP t e1 {offset} synced"]
     assert sorted(stored(core)) == ["e1", "e2"]
+
+
+@pytest.mark.parametrize("is_folded", [False, True])
+def test_what_was_stored_is_known_when_retention_has_taken_it(is_folded: bool) -> None:
+    core = Core()
+    log = core.logs.by_topic["t"] = MemoryLog(span_bytes=1)
+    core.type(named(core), f"pub2 t {EVENT}", "pubrel t e1")
+    core.type(named(core), 'pub t {"id":"e2","msg":2}')
+    log.forget_below(1)
+    assert log.earliest == 1
+    core.restart(is_folded=is_folded)
+    assert core.type(named(core), f"pub2 t {EVENT}", "pubrel t e1") == ["+REC t e1", "+COMP t e1 0 synced"]
+    assert log.next == 2
 
 
 def test_a_write_that_fails_leaves_the_message_held() -> None:

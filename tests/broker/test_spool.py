@@ -1,5 +1,6 @@
 """The client's half of the handshakes: what it keeps on its disk, how long it tries, and what it goes on with."""
 
+import os
 import socket
 import threading
 from collections.abc import Iterator
@@ -96,6 +97,26 @@ async def test_the_file_does_not_grow_with_what_is_done(tmp_path: Path) -> None:
         assert spool.path.stat().st_size < 2 * COMPACT_BYTES
     with opened(tmp_path) as spool:
         assert list(spool.outgoing) == [("t", "m1")]
+
+
+def test_a_full_disk_is_said_and_spoils_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write = os.write
+
+    def half(handle: int, data: bytes) -> int:
+        if len(data) < 40:
+            raise OSError(28, "No space left on device")
+        return write(handle, bytes(data[: len(data) // 2]))
+
+    with opened(tmp_path) as spool:
+        spool.put([message(1)])
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "write", half)
+            with pytest.raises(SpoolUnusable, match="No space left"):
+                spool.put([message(1, State.RECEIVED), message(2)])
+        assert spool.outgoing == {("t", "m1"): message(1)}
+        spool.put([message(3)])
+    with opened(tmp_path) as spool:
+        assert list(spool.outgoing.values()) == [message(1), message(3)]
 
 
 def test_two_processes_with_one_name_are_told_apart(tmp_path: Path) -> None:
@@ -195,8 +216,9 @@ async def test_events_are_handed_over_once_and_acked_on_this_disk_first(
                 break
         assert len(set(seen)) == 2000
         with anyio.fail_after(60):
-            while (await client.stats())["handshakes"]["taken"]:
+            while client.unfinished:
                 await anyio.sleep(0.02)
+        assert (await client.stats())["handshakes"]["taken"] == 0
         assert (await client.stats())["topics"][topic]["subscriptions"]["s"]["settled"] == 2000
         with pytest.raises(ValueError, match="cannot be given back"):
             await subscription.nack(batch[0])
