@@ -1,6 +1,6 @@
 """The way to the broker for one who looks: asked once a second for its figures, whoever and how many look at them.
 
-Always true: `history` is what was last known, also while the broker is away, and `trouble` says why nothing newer comes.
+Always true: `history` is what was last known, also while the broker is away, and `state` says why nothing newer comes.
 While nobody looks the figures are asked for seldom, so that a page left open on a screen that is off costs nothing.
 """
 
@@ -26,6 +26,8 @@ __all__ = ["Away", "Link", "State"]
 LOOK_EVERY_S: Final = 1.0
 LOOK_SELDOM_S: Final = 10.0
 LOOKED_AT_S: Final = 15.0
+SHARE_MAX: Final = 0.05
+"""At most this share of the time the broker is busy with telling how things are."""
 ANSWER_S: Final = 10.0
 PAUSE_S: Final = 0.5
 TAIL_MAX: Final = 120
@@ -65,6 +67,7 @@ class Link:
         self._token = token
         self._tls = tls
         self._client: Client | None = None
+        self._answer_s = 0.0
         self._looked_at = time.monotonic()
         self._is_wanted = anyio.Event()
         self._has_state = anyio.Event()
@@ -173,14 +176,16 @@ class Link:
         return self.clients is not None
 
     async def _look(self) -> None:
+        began = time.monotonic()
         stats = await self._ask(lambda client: client.stats())
+        self._answer_s = time.monotonic() - began
         self.history.note(time.time(), stats)
         if self.is_admin:
             self.clients = await self.report("clients limit=200")
 
     async def _pause(self) -> None:
-        """Wait for the next look: longer while nobody is there to see it."""
-        await anyio.sleep(LOOK_EVERY_S)
+        """Wait for the next look: longer while nobody is there to see it, or the broker has much to tell or to do."""
+        await anyio.sleep(min(max(LOOK_EVERY_S, self._answer_s / SHARE_MAX), LOOK_SELDOM_S))
         if time.monotonic() - self._looked_at > LOOKED_AT_S:
             with anyio.move_on_after(LOOK_SELDOM_S):
                 await self._wanted()
