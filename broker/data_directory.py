@@ -8,6 +8,7 @@ from typing import Final, Literal, NamedTuple
 import structlog
 
 from broker.errors import StartError
+from broker.files import sync_directory
 from broker.log import Batch, CommitLog, MemoryLog, Reserve, TopicLog
 
 __all__ = ["DataDirectory", "Durability", "Sizes"]
@@ -39,7 +40,11 @@ class DataDirectory:
     def acquire(self) -> None:
         """Make the folder and lock it. Raises StartError where another broker has it or it cannot be written."""
         try:
+            is_new = not (self.path / "topics").exists()
             (self.path / "topics").mkdir(parents=True, exist_ok=True)
+            if is_new:
+                sync_directory(self.path)
+                sync_directory(self.path.parent)
             self._lock = lock_directory(self.path)
         except OSError as error:
             raise StartError(

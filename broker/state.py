@@ -253,7 +253,9 @@ class State:
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        directory.mkdir(parents=True, exist_ok=True)
+        if not directory.exists():
+            directory.mkdir(parents=True)
+            sync_directory(directory.parent)
         self._generation = max(self._generations(), default=0) + 1
         self._journal = self._open_journal()
         self.journal_bytes = 0

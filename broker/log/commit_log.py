@@ -54,7 +54,9 @@ class CommitLog:
         self.directory = directory
         self.segment_bytes = segment_bytes
         self.is_synced = is_synced
-        directory.mkdir(parents=True, exist_ok=True)
+        if not directory.exists():
+            directory.mkdir(parents=True)
+            sync_directory(directory.parent)
         self.recovery = Recovery(0, 0, 0, 0)
         self._segments = _Segments(self._open_segments())
         self._is_tail_spoilt = False
@@ -221,5 +223,13 @@ class CommitLog:
 
     def _roll(self, first: int) -> None:
         self._segments.last.seal()
-        self._segments = _Segments([*self._segments.all, Segment(self.directory, first)])
-        sync_directory(self.directory)
+        added = Segment(self.directory, first)
+        try:
+            sync_directory(self.directory)
+        except OSError:
+            # Nothing may be written to a file whose name a power cut could take.
+            added.close()
+            with suppress(OSError):
+                added.remove()
+            raise
+        self._segments = _Segments([*self._segments.all, added])

@@ -8,7 +8,7 @@ bring to the disk is not brought there by a later one either, as on Linux.
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from random import Random
 from typing import Final
 
@@ -58,7 +58,7 @@ class Disk:
         }
         self._names = {name: inode for inode, name in enumerate(sorted(files or {}), 1)}
         self._pending: dict[str, list[Call]] = {}
-        self._folders: set[str] = set()
+        self._folders = {"", *(str(parent) for name in self._names for parent in PurePosixPath(name).parents)}
 
     def take(self, calls: Iterable[Call]) -> None:
         """Carry out the next calls."""
@@ -71,11 +71,8 @@ class Disk:
             case "create":
                 self._files[call.inode] = _File()
                 self._pending.setdefault(_folder(call.path), []).append(call)
-            case "rename" | "unlink":
+            case "rename" | "unlink" | "mkdir":
                 self._pending.setdefault(_folder(call.path), []).append(call)
-            case "mkdir":
-                # The folders are made once, long before anything in them is confirmed; their parents are not synced.
-                self._folders.add(call.path)
             case "write" | "truncate":
                 self._files[call.inode].steps.append(_Step(self.taken, call))
             case "sync":
@@ -84,21 +81,22 @@ class Disk:
                 self._files[call.inode].doom()
             case "syncdir":
                 for one in self._pending.pop(call.path, []):
-                    _rename(self._names, one)
+                    _rename(self._names, self._folders, one)
 
     def cut(self, how: str, dice: Random) -> dict[str, bytes]:
         """Return the files, by name, that are there after a cut of the kind `how`, one of `CUTS`."""
-        names = dict(self._names)
+        names, folders = dict(self._names), set(self._folders)
         for pending in self._pending.values():
             kept = len(pending) if how == "killed" else 0 if how == "dropped" else dice.randint(0, len(pending))
             for call in pending[:kept]:
-                _rename(names, call)
-        return {name: bytes(self._content(self._files[inode], how, dice)) for name, inode in names.items()}
+                _rename(names, folders, call)
+        # What is in a folder that is gone is gone with it.
+        there = {name: inode for name, inode in names.items() if _is_reached(name, folders)}
+        return {name: bytes(self._content(self._files[inode], how, dice)) for name, inode in there.items()}
 
     def write(self, files: dict[str, bytes], root: Path) -> None:
-        """Write files as `cut` gives them, and the folders."""
-        for folder in self._folders:
-            (root / folder).mkdir(parents=True, exist_ok=True)
+        """Write files as `cut` gives them."""
+        root.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
             (root / name).write_bytes(content)
@@ -150,8 +148,14 @@ def _folder(path: str) -> str:
     return path.rpartition("/")[0]
 
 
-def _rename(names: dict[str, int], call: Call) -> None:
-    if call.kind == "create":
+def _is_reached(name: str, folders: set[str]) -> bool:
+    return all(str(parent) in folders or str(parent) == "." for parent in PurePosixPath(name).parents)
+
+
+def _rename(names: dict[str, int], folders: set[str], call: Call) -> None:
+    if call.kind == "mkdir":
+        folders.add(call.path)
+    elif call.kind == "create":
         names[call.path] = call.inode
     elif call.kind == "unlink":
         names.pop(call.path, None)

@@ -80,7 +80,8 @@ class Shim:
 
     def _name(self, path: Any) -> str | None:
         text = os.fspath(path)
-        return text[len(self.root) + 1 :] if isinstance(text, str) and text.startswith(self.root + "/") else None
+        is_below = isinstance(text, str) and (text + "/").startswith(self.root + "/")
+        return text[len(self.root) + 1 :] if is_below else None
 
     def _do(self, call: Call, real: Callable[..., Any], *words: Any) -> Any:
         self._before(call)
