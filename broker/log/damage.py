@@ -35,10 +35,12 @@ _decode_place = msgspec.json.Decoder(Place).decode
 
 def place_of(line: bytes) -> Place | None:
     """Return what a line says of its place, None for one that no event is."""
-    # JSON never holds a NUL, but the decoder does not look into what it skips.
+    # JSON never holds a NUL and is UTF-8, but the decoder does not look into what it skips.
     if b"\0" in line:
         return None
     try:
+        if not line.isascii():
+            line.decode()
         return _decode_place(line)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None

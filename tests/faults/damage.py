@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from random import Random
 from typing import Final
 
+from broker.log.index import ENTRY_BYTES, entry_at
 from tests.faults.disk import Disk
 from tests.faults.power_cuts import Recording, memory_folder
 from tests.faults.verdict import Verdict, judge
@@ -25,6 +26,13 @@ class Folder:
         segments = [content for name, content in self.files.items() if name.endswith(".jsonl")]
         self.originals = frozenset(line for content in segments for line in content.splitlines(keepends=True))
 
+    def covered(self, name: str) -> int:
+        """Return how many bytes of a file can be told from others: the lines that an index tells of, or all there are."""
+        index = self.files.get(name.replace(".jsonl", ".index"), b"")
+        count = len(index) // ENTRY_BYTES
+        is_line = name.endswith(".jsonl")
+        return (entry_at(index, count - 1).end if count else 0) if is_line else len(self.files[name])
+
     def offsets(self, name: str, start: int, end: int | None = None) -> list[tuple[str, int]]:
         """Return the (topic, offset) whose lines have bytes from `start` to `end` (one byte if None) of a segment."""
         if not name.endswith(".jsonl"):
@@ -41,8 +49,8 @@ async def bit_flips(recording: Recording, count: int, dice: Random, tell: Callab
     folders = [Folder(recording, share) for share in PLACES]
     for _ in range(count):
         chosen = dice.choice(folders)
-        name = dice.choices(list(chosen.files), weights=[len(content) for content in chosen.files.values()])[0]
-        at, bit = dice.randrange(len(chosen.files[name])), dice.randrange(8)
+        name = dice.choices(list(chosen.files), weights=[chosen.covered(one) for one in chosen.files])[0]
+        at, bit = dice.randrange(chosen.covered(name)), dice.randrange(8)
         content = bytearray(chosen.files[name])
         content[at] ^= 1 << bit
         with memory_folder() as folder:

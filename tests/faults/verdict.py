@@ -115,9 +115,12 @@ def _events(topic: Topic, originals: frozenset[bytes] | None) -> tuple[dict[int,
     while at < topic.visible:
         lines, at, broken = topic.log.read(at, 10_000, 1 << 20)
         damaged |= {one.offset for one in broken}
-        for line in lines:
+        for number, line in enumerate(lines):
+            if originals is not None and line not in originals:
+                found[-1 - number] = None
+                continue
             event = json.loads(line)
-            found[event["offset"]] = event["sequence"] if originals is None or line in originals else None
+            found[event["offset"]] = event["sequence"]
     return found, damaged
 
 
