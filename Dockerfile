@@ -12,7 +12,7 @@ COPY pyproject.toml constraints.txt README.md LICENSE ./
 RUN mkdir broker change_stream demo spark sse_ingest subscriber
 
 FROM environment AS build-services
-RUN pip --python /opt/tweetwire/bin/python install --quiet --constraint constraints.txt '.[ingest,mongo]'
+RUN pip --python /opt/tweetwire/bin/python install --quiet --constraint constraints.txt '.[ingest,mongo,mock,dashboard]'
 COPY . .
 RUN pip --python /opt/tweetwire/bin/python install --quiet --no-deps --force-reinstall .
 

@@ -15,6 +15,7 @@ __all__ = ["ROOT", "ComposeStack", "compose_command", "why_no_engine"]
 
 ROOT = Path(__file__).parents[2]
 _PORTS = (
+    "TWEETWIRE_BROKER_DASHBOARD_PORT",
     "TWEETWIRE_BROKER_PORT",
     "TWEETWIRE_BROKER_METRICS_PORT",
     "TWEETWIRE_CHANGE_STREAM_METRICS_PORT",

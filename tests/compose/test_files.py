@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from broker.dashboard.settings import DashboardSettings
 from broker.program import ProgramSettings
 from broker.settings import BrokerSettings
 from change_stream.settings import Settings as ChangeStreamSettings
@@ -26,6 +27,7 @@ ONE_SHOTS = {"mongodb_replica_set"}
 SETTINGS: dict[str, type[ProgramSettings]] = {
     "message_broker": BrokerSettings,
     "change_stream": ChangeStreamSettings,
+    "dashboard": DashboardSettings,
     "mongodb_replica_set": ReplicaSetSettings,
     "spark": SparkSettings,
     "sse_api": SimulatorSettings,
