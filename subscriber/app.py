@@ -7,7 +7,8 @@ connection that is gone is not begun any more, since the broker gives it again.
 
 import inspect
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
@@ -25,12 +26,15 @@ from broker.program import ProgramSettings, logger, ready, run, settings_config
 from broker.units import Seconds, parse_seconds
 from subscriber.failures import failure_json
 from subscriber.handler import Handler, Options
+from subscriber.tracing import TRACEPARENT, span_of, traceparent_now
+from subscriber.tries import HISTORY, Try, TryLog
 
 __all__ = ["Delivery", "ServiceSettings", "Subscriber"]
 
 F = TypeVar("F", bound=Callable[[Any], Any])
 
 _LAST_ACKS_S = 5.0
+_MESSAGE_CHARACTERS = 200
 _SECONDS = Histogram("tweetwire_handler_seconds", "time that handlers took", ["topic", "subscription", "outcome"])
 _handled: ContextVar[StoredEvent | None] = ContextVar("tweetwire_handled", default=None)
 
@@ -62,15 +66,19 @@ Hook = Callable[[Delivery], Awaitable[None] | None]
 class Subscriber:
     """An application: register functions with `on`, then `run` it as a program or `serve` it in a task.
 
-    `broker` is the broker's address, `name` how this application calls itself there.
+    `broker` is the broker's address, `name` how this application calls itself there. `history` is the topic that keeps each
+    try and its processing time, None for none.
     """
 
-    def __init__(self, broker: str = "127.0.0.1:8000", *, name: str = "service") -> None:
+    def __init__(self, broker: str = "127.0.0.1:8000", *, name: str = "service", history: str | None = HISTORY) -> None:
         self.broker = broker
         self.name = name
         self.handlers: list[Handler] = []
         self._before: list[Hook] = []
         self._after: list[Hook] = []
+        self._failure: list[Hook] = []
+        self._history = history
+        self._tries: TryLog | None = None
         self._client: Client | None = None
 
     def on(
@@ -112,6 +120,11 @@ class Subscriber:
         self._before.append(hook)
         return hook
 
+    def failure(self, hook: Hook) -> Hook:
+        """Register a hook that is called after each failed try, before those of `after`; what it raises is logged."""
+        self._failure.append(hook)
+        return hook
+
     def after(self, hook: Hook) -> Hook:
         """Register a hook that is called after each try, failed or not; what it raises is logged."""
         self._after.append(hook)
@@ -120,8 +133,9 @@ class Subscriber:
     async def publish(self, topic: str, event: Event) -> Receipt:
         """Publish and wait for the confirmation. Raises Refusal.
 
-        Inside a handler the event gets the handled one as its `parent`, and its ``traceparent`` header, unless it has
-        some of its own. A plain function calls it by ``anyio.from_thread.run(app.publish, topic, event)``.
+        Inside a handler the event gets the handled one as its `parent`, and as ``traceparent`` header that of the try's
+        span, or without OpenTelemetry that of the handled event, unless it has some of its own. A plain function calls it
+        by ``anyio.from_thread.run(app.publish, topic, event)``.
         """
         if self._client is None:
             raise RuntimeError("the application does not run yet")
@@ -132,10 +146,26 @@ class Subscriber:
 
         Raises StartError where the broker refuses a subscription, BrokerUnreachable where there is none.
         """
-        async with Client(self.broker, name=self.name) as self._client, anyio.create_task_group() as tasks:
+        async with (
+            Client(self.broker, name=self.name) as self._client,
+            self._keeping_tries(self._client),
+            anyio.create_task_group() as tasks,
+        ):
             for handler in self.handlers:
                 await tasks.start(self._serve_handler, handler, stop, drain_s)
             ready(self.name, self.broker)
+
+    @asynccontextmanager
+    async def _keeping_tries(self, client: Client) -> AsyncIterator[None]:
+        if self._history is None:
+            yield
+            return
+        tries = self._tries = TryLog(client, self._history)
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(tries.run)
+            yield
+            tasks.cancel_scope.cancel()
+        await tries.close()
 
     def run(self, argv: Sequence[str] | None = None) -> int:
         """Run as a program, with the flags of `ServiceSettings`, until a signal; returns the exit status."""
@@ -173,14 +203,17 @@ class Subscriber:
         _handled.set(event)
         began_at = time.perf_counter()
         try:
-            for hook in self._before:
-                await _call(hook, delivery)
-            await handler.handle(event)
+            with span_of(event, handler.options.as_):
+                for hook in self._before:
+                    await _call(hook, delivery)
+                await handler.handle(event)
         except Exception as error:  # noqa: BLE001 — whatever a handler raises is the event's failure, not the service's
             delivery.error = error
         delivery.seconds = time.perf_counter() - began_at
         _note(delivery)
-        for hook in self._after:
+        if self._tries is not None:
+            self._tries.note(_try(delivery))
+        for hook in (*(self._failure if delivery.error is not None else ()), *self._after):
             try:
                 await _call(hook, delivery)
             except Exception:  # noqa: BLE001 — the event has been handled; only the hook has not
@@ -257,11 +290,27 @@ def _as_child(event: Event, parent: StoredEvent | None) -> Event:
         return event
     if event.parent is UNSET:
         event = replace(event, parent=parent.id)
-    trace = parent.headers.get("traceparent") if parent.headers is not UNSET else None
+    trace = traceparent_now() or (parent.headers.get(TRACEPARENT) if parent.headers is not UNSET else None)
     if trace is None:
         return event
     own = event.headers if event.headers is not UNSET else {}
-    return replace(event, headers={"traceparent": trace, **own})
+    return replace(event, headers={TRACEPARENT: trace, **own})
+
+
+def _try(delivery: Delivery) -> Try:
+    event, error = delivery.event, delivery.error
+    return Try(
+        topic=event.topic,
+        subscription=delivery.handler.options.as_,
+        offset=event.offset,
+        id=event.id,
+        attempt=event.attempt,
+        at=time.time_ns() // 1_000_000,
+        seconds=round(delivery.seconds, 6),
+        outcome="handled" if error is None else "failed",
+        error=None if error is None else type(error).__name__,
+        message=None if error is None else str(error)[:_MESSAGE_CHARACTERS],
+    )
 
 
 def _note(delivery: Delivery) -> None:

@@ -1,6 +1,8 @@
 """How long events took from the broker's clock to here, in buckets whose number does not grow with the events."""
 
 import math
+from collections.abc import Mapping
+from typing import Any
 
 __all__ = ["LatencyHistogram"]
 
@@ -38,6 +40,18 @@ class LatencyHistogram:
             if rank <= 0:
                 return min(_middle_ms(bucket), self.max_ms)
         raise AssertionError("the buckets hold fewer events than were counted")
+
+    def as_counts(self) -> dict[str, Any]:
+        """Return it as plain numbers, for another process."""
+        return {"buckets": self._buckets, "sum_ms": self.sum_ms, "max_ms": self.max_ms}
+
+    def add_counts(self, counts: Mapping[str, Any]) -> None:
+        """Add what `as_counts` of another one gave."""
+        for bucket, events in counts["buckets"].items():
+            self._buckets[int(bucket)] = self._buckets.get(int(bucket), 0) + events
+            self.count += events
+        self.sum_ms += counts["sum_ms"]
+        self.max_ms = max(self.max_ms, counts["max_ms"])
 
     def cumulative(self, bounds_ms: tuple[float, ...]) -> list[int]:
         """Count the events of at most each bound, as Prometheus wants its buckets."""

@@ -12,17 +12,29 @@ from rich.live import Live
 from rich.table import Table
 
 from broker.program import logger
+from subscriber.account import Second
+from subscriber.faults import Faults
 from subscriber.latency import LatencyHistogram
 from subscriber.ledger import Ledger, Verdict
+from subscriber.publishing import Sending
 
-__all__ = ["Latency", "Report", "TopicReport", "report_table", "reporter"]
+__all__ = [
+    "FaultReport",
+    "Latency",
+    "LoadReport",
+    "Report",
+    "SecondReport",
+    "TopicReport",
+    "report_table",
+    "reporter",
+]
 
 _WIDTH = 120
 """Columns of the table where there is no terminal to ask."""
 
 
 class Latency(Struct, frozen=True):
-    """Milliseconds from the broker's timestamp to the arrival here; None where nothing arrived."""
+    """Milliseconds from when an event was due, or from the broker's timestamp, to its arrival; None where nothing arrived."""
 
     p50: float | None
     p95: float | None
@@ -69,10 +81,72 @@ class TopicReport(Struct, frozen=True, kw_only=True):
         )
 
 
+class LoadReport(Struct, frozen=True, kw_only=True):
+    """What the publishers did: events due by the plan, sent and confirmed; `late_ms` is how far they fell behind at the worst.
+
+    `confirm_ms` counts from when an event was due. `by_producer` has the confirmed events by topic and producer.
+    """
+
+    rate: float
+    due: int
+    sent: int
+    confirmed: int
+    seconds: float
+    late_ms: float
+    confirm_ms: Latency
+    by_producer: dict[str, dict[str, int]]
+
+
+class FaultReport(Struct, frozen=True):
+    """How often there was a fault on purpose."""
+
+    nacked: int
+    stalled: int
+    vanished: int
+
+    @classmethod
+    def of(cls, all_faults: Sequence[Faults]) -> "FaultReport":
+        """Add up those of all connections."""
+        return cls(
+            sum(faults.nacked for faults in all_faults),
+            sum(faults.stalled for faults in all_faults),
+            sum(faults.vanished for faults in all_faults),
+        )
+
+
+class SecondReport(Struct, frozen=True, kw_only=True):
+    """One second of a run, for plots; latencies of what came in it, in ms."""
+
+    second: int
+    due: int
+    sent: int
+    confirmed: int
+    received: int
+    p50: float | None
+    p99: float | None
+    max: float | None
+
+    @classmethod
+    def of(cls, number: int, second: Second, sending: Sending) -> "SecondReport":
+        """Put together what came and what was sent."""
+        latency = Latency.of(second.latency)
+        return cls(
+            second=number,
+            due=sending.due,
+            sent=sending.sent,
+            confirmed=sending.confirmed,
+            received=second.received,
+            p50=latency.p50,
+            p99=latency.p99,
+            max=latency.max,
+        )
+
+
 class Report(Struct, frozen=True, kw_only=True):
     """The state of a run: of its last second (``second``) or of the whole (``final``).
 
-    `events` and `per_second` count deliveries, redeliveries included.
+    `events` and `per_second` count deliveries, redeliveries included. `disordered` came behind a later one of its priority;
+    `twice` were published once and are in the topic twice; `not_arrived` were confirmed and came nowhere.
     """
 
     report: Literal["second", "final"]
@@ -81,6 +155,12 @@ class Report(Struct, frozen=True, kw_only=True):
     per_second: float
     latency_ms: Latency
     topics: Sequence[TopicReport]
+    disordered: int = 0
+    twice: int = 0
+    not_arrived: int | None = None
+    load: LoadReport | None = None
+    faults: FaultReport | None = None
+    series: list[SecondReport] = []
 
     @property
     def redelivered(self) -> int:
@@ -96,8 +176,10 @@ class Report(Struct, frozen=True, kw_only=True):
 
     @property
     def is_right(self) -> bool:
-        """Whether nothing was lost or doubled."""
-        return not self.lost and not self.doubled
+        """Whether nothing was lost, doubled or out of order, and all that was sent was confirmed."""
+        is_confirmed = self.load is None or self.load.confirmed == self.load.sent
+        wrong = (self.lost, self.doubled, self.disordered, self.twice, self.not_arrived or 0)
+        return not any(wrong) and is_confirmed
 
 
 Show = Callable[[Report], None]
@@ -113,7 +195,7 @@ def reporter(form: Literal["text", "json"], console: Console | None = None) -> I
         yield _show_json
     elif console.is_terminal:
         with Live(console=console, auto_refresh=False) as live:
-            yield lambda report: live.update(report_table(report), refresh=True)
+            yield lambda report: _show_live(report, live)
     else:
         yield lambda report: _show_line(report, console)
 
@@ -134,6 +216,31 @@ def report_table(report: Report) -> Table:
     return table
 
 
+def _show_live(report: Report, live: Live) -> None:
+    live.update(report_table(report), refresh=True)
+    if report.report == "final":
+        _print_load(report, live.console)
+
+
+def _print_load(report: Report, console: Console) -> None:
+    """Say in words what the table has no room for."""
+    console.print(f"{report.disordered:,} out of order, {report.twice:,} stored twice", highlight=False)
+    if report.load is not None:
+        load, confirm = report.load, report.load.confirm_ms
+        console.print(
+            f"offered {load.rate:,.0f}/s: {load.due:,} due, {load.sent:,} sent, {load.confirmed:,} confirmed;"
+            f" sending was {load.late_ms:g} ms late at the worst;"
+            f" due -> confirmed p50 {confirm.p50} p99 {confirm.p99} ms; confirmed and not arrived: {report.not_arrived}",
+            highlight=False,
+        )
+    if report.faults is not None and any(msgspec.structs.astuple(report.faults)):
+        faults = report.faults
+        console.print(
+            f"on purpose: {faults.nacked:,} refused, {faults.stalled:,} not answered, {faults.vanished:,} connections dropped",
+            highlight=False,
+        )
+
+
 def _show_json(report: Report) -> None:
     sys.stdout.write(msgspec.json.encode(report).decode() + "\n")
     sys.stdout.flush()
@@ -142,6 +249,7 @@ def _show_json(report: Report) -> None:
 def _show_line(report: Report, console: Console) -> None:
     if report.report == "final":
         console.print(report_table(report))
+        _print_load(report, console)
         return
     latency = report.latency_ms
     logger().info(

@@ -1,22 +1,27 @@
 """What the stress subscriber can be told."""
 
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, StringConstraints
+from pydantic import Field, StringConstraints, model_validator
 
 from broker.program import ProgramSettings, settings_config
-from broker.units import Seconds
+from broker.units import Bytes, Seconds
 
 __all__ = ["SubscriberSettings"]
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}$")]
 """A name as the broker takes it for topics and subscriptions."""
 
+Share = Annotated[float, Field(ge=0, le=1)]
+
 
 class SubscriberSettings(ProgramSettings):
-    """Read topics, ack everything at once, and tell how fast it came and whether anything was lost or doubled.
+    """Read topics, ack everything at once, and tell how fast it came and whether anything was lost, doubled or out of order.
 
-    Exit status: 0 when nothing was lost or doubled, 1 when something was, 2 when the broker could not be reached.
+    With --publish-rate it also publishes, by a plan that does not give way; latency then counts from when an event was due.
+    Exit status: 0 when all was right, 1 when it was not, 2 when the broker could not be reached. Other commands: publish,
+    history (python -m subscriber COMMAND --help).
     """
 
     model_config = settings_config("python -m subscriber")
@@ -38,7 +43,46 @@ class SubscriberSettings(ProgramSettings):
     delay: Seconds = Field(
         "0s", validate_default=True, description="time that each event takes before its ack (duration)"
     )
+    timeout: Seconds | None = Field(
+        None, gt=0, description="time the broker waits for an answer; none: as it is (duration)"
+    )
+    nack_share: Share = Field(0.0, description="fault on purpose: share of the deliveries that are refused (0-1)")
+    stall: Share = Field(0.0, description="fault on purpose: share of the deliveries that get no answer (0-1)")
+    vanish: Share = Field(
+        0.0, description="fault on purpose: share of the deliveries at which the connection is dropped (0-1)"
+    )
+    publish_rate: float | None = Field(
+        None,
+        gt=0,
+        description="events a second to publish, whatever the broker makes of it; none: nothing is published",
+    )
+    publishers: int = Field(1, ge=1, le=64, description="processes that share the publishing (processes)")
+    priorities: int = Field(1, ge=1, le=256, description="priorities 0 … n - 1 of what is published, drawn")
+    size: list[Bytes] = Field(
+        ["200"],
+        min_length=1,
+        validate_default=True,
+        description="length of what is published, drawn if several (bytes, KiB)",
+    )
+    drain: Seconds = Field(
+        "30s", validate_default=True, description="time that what was published has to arrive afterwards (duration)"
+    )
+    seed: int = Field(1, description="beginning of the dice for faults, priorities and sizes")
+    html: Path | None = Field(None, description="file for a page with the figures and their plots")
+    json_file: Path | None = Field(None, description="file for the final report as JSON")
     count: int | None = Field(None, ge=1, description="end after so many acked events (events); none: go on")
-    seconds: float | None = Field(None, gt=0, description="end after so long (seconds); none: go on")
+    seconds: float | None = Field(
+        None, gt=0, description="end (with --publish-rate: publish no more) after so long (seconds); none: go on"
+    )
     report: Literal["text", "json"] = Field("text", description="how to report: for people, or one JSON line a second")
     metrics_port: int = Field(9603, ge=0, le=65535, description="port of Prometheus metrics, 0 for none")
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> Self:
+        if self.publish_rate is not None and self.seconds is None:
+            raise ValueError("--publish-rate needs --seconds")
+        if self.vanish and self.as_ is None:
+            raise ValueError("--vanish needs --as: a subscription without a name ends with its connection")
+        if self.nack_share + self.stall + self.vanish > 1:
+            raise ValueError("--nack-share, --stall and --vanish are shares of one whole")
+        return self

@@ -1,0 +1,91 @@
+"""The publishers of a run: processes of their own, which begin together and tell at their end how it went."""
+
+import os
+import secrets
+import sys
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+import anyio
+import msgspec
+from anyio.abc import Process
+from anyio.streams.text import TextReceiveStream
+
+from broker.errors import StartError
+from subscriber.publishing import Offered
+from subscriber.settings import SubscriberSettings
+
+__all__ = ["Publishers"]
+
+HEAD_START_S: Final = 0.2
+START_S: Final = 120.0
+
+
+class Publishers:
+    """`count` processes that share the rate."""
+
+    def __init__(self, settings: SubscriberSettings, rate: float) -> None:
+        self._settings = settings
+        self._rate = rate
+        self._run = f"load-{os.getpid()}-{secrets.token_hex(3)}"
+        self._processes: list[Process] = []
+        self._lines: list[AsyncIterator[str]] = []
+
+    @asynccontextmanager
+    async def start(self) -> AsyncIterator[None]:
+        """Start them, until they are connected; those that still run at the end of the block are ended."""
+        try:
+            for number in range(self._settings.publishers):
+                self._processes.append(await anyio.open_process(self._words(number), stderr=None))
+            self._lines = [_lines(process) for process in self._processes]
+            for lines in self._lines:
+                if await _next(lines) != "ready":
+                    raise StartError("a publisher did not start; what it said stands above")
+            yield
+        finally:
+            for process in self._processes:
+                if process.returncode is None:
+                    process.terminate()
+            with anyio.CancelScope(shield=True):
+                for process in self._processes:
+                    await process.aclose()
+
+    async def run(self) -> tuple[int, list[Offered]]:
+        """Have them publish, from the beginning of a second on.
+
+        Returns when that was (seconds since 1970) and what they tell, once all are through.
+        """
+        began_at = float(int(time.time() + HEAD_START_S) + 1)
+        for process in self._processes:
+            assert process.stdin is not None  # noqa: S101 — it was opened with a pipe
+            await process.stdin.send(f"go {began_at}\n".encode())
+        told = [await _next(lines) for lines in self._lines]
+        if not all(told):
+            raise StartError("a publisher ended before it could tell how it went; what it said stands above")
+        return int(began_at), [msgspec.json.decode(line, type=Offered) for line in told]
+
+    def _words(self, number: int) -> Sequence[str]:
+        settings = self._settings
+        return [
+            *(sys.executable, "-m", "subscriber", "publish", "--on-go", "--broker", settings.broker),
+            *(word for topic in settings.topic for word in ("--topic", topic)),
+            *("--rate", str(self._rate / settings.publishers), "--duration", f"{settings.seconds or 1}s"),
+            *(word for size in settings.size for word in ("--size", str(size))),
+            *("--priorities", str(settings.priorities), "--name", f"{self._run}-{number}"),
+            *("--seed", str(settings.seed + 1000 * number), "--log-level", "warning"),
+        ]
+
+
+async def _lines(process: Process) -> AsyncIterator[str]:
+    assert process.stdout is not None  # noqa: S101 — it was opened with a pipe
+    rest = ""
+    async for text in TextReceiveStream(process.stdout):
+        *lines, rest = (rest + text).split("\n")
+        for line in lines:
+            yield line
+
+
+async def _next(lines: AsyncIterator[str]) -> str:
+    return await anext(lines, "")
