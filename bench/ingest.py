@@ -45,7 +45,8 @@ def ingest(settings: BenchSettings) -> Ingest:
     ):
         inserted = _inserted_alone(mongo, tweets)
         source = ("--source", f"http://127.0.0.1:{port}/tweets/1", "--until-end", "--workers-max", CORES)
-        words = ("--mongo-url", replica_set.url, "--port", 0, "--metrics-port", 0, *source)
+        files = ("--hashtags-file", home / "hashtags.json")
+        words = ("--mongo-url", replica_set.url, "--port", 0, "--metrics-port", 0, *source, *files)
         with program(home / "log", "sse_ingest", *words) as (_, process):
             looks: list[tuple[float, int]] = []
             while process.poll() is None:

@@ -65,7 +65,7 @@ def publish(broker: BrokerProcess, count: int) -> None:
 
 
 def test_killed_at_any_batch_it_publishes_every_window_once(broker: BrokerProcess, tmp_path: Path) -> None:
-    publish(broker, 60 * 20 * max(1, KILLS // 3))
+    publish(broker, 30 * 20 * max(1, KILLS // 3))
     rows = stored(broker, "tweets")
     flags = ["--window", f"{WINDOW_MS}ms", "--idle", "1s", "--trigger", "0s", "--rows-max", "70"]
     for kill in range(KILLS):
