@@ -9,7 +9,7 @@ from crc32c import crc32c
 
 from broker.log.index import Entry
 
-__all__ = ["Damage", "Place", "find_line", "is_written", "place_of"]
+__all__ = ["Damage", "Place", "find_line", "is_written", "place_of", "places_of"]
 
 _WINDOW_BYTES: Final = 4 << 20
 _NEIGHBOURS: Final = 8
@@ -33,17 +33,24 @@ class Place(msgspec.Struct):
 _decode_place = msgspec.json.Decoder(Place).decode
 
 
-def place_of(line: bytes) -> Place | None:
-    """Return what a line says of its place, None for one that no event is."""
+def places_of(lines: list[bytes]) -> list[Place] | None:
+    """Return what lines say of their places, None where one of them is no event."""
     # JSON never holds a NUL and is UTF-8, but the decoder does not look into what it skips.
-    if b"\0" in line:
-        return None
+    whole = b"".join(lines)
     try:
-        if not line.isascii():
-            line.decode()
-        return _decode_place(line)
+        if b"\0" in whole:
+            return None
+        if not whole.isascii():
+            whole.decode()
+        return list(map(_decode_place, lines))
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return None
+
+
+def place_of(line: bytes) -> Place | None:
+    """Return what a line says of its place, None for one that no event is."""
+    places = places_of([line])
+    return places[0] if places else None
 
 
 def is_written(line: bytes, entry: Entry, offset: int) -> bool:

@@ -20,6 +20,7 @@ __all__ = [
     "Entry",
     "decode_entries",
     "encode_entries",
+    "ends_and_crcs",
     "entry_at",
     "lanes_of",
     "mark_batch",
@@ -82,6 +83,11 @@ def pack_entry(entry: Entry) -> bytes:
 def decode_entries(raw: bytes) -> list[Entry]:
     """Return the entries in `raw`, whose length is a multiple of `ENTRY_BYTES`."""
     return [Entry(*values) for values in _ENTRY.iter_unpack(raw)]
+
+
+def ends_and_crcs(raw: bytes) -> list[tuple[int, int]]:
+    """Return of each entry in `raw` what reading its line needs."""
+    return [(end, crc) for end, _, crc, _, _ in _ENTRY.iter_unpack(raw)]
 
 
 def entry_at(raw: bytes, number: int) -> Entry:

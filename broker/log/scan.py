@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 from crc32c import crc32c
 
-from broker.log.damage import Place, place_of
+from broker.log.damage import Place, place_of, places_of
 from broker.log.index import (
     BATCH_MARK,
     ENTRY_BYTES,
@@ -67,20 +67,24 @@ class Scan:
 
     def _take_events(self) -> bool:
         """Take what follows as long as it is events in order, a few MiB at most; returns whether there were any."""
-        lines: list[bytes] = []
-        places: list[Place] = []
         most = None if self._limit is None else self._limit - self.next
-        for line in self._lines()[:most]:
-            place = place_of(line)
-            if place is None or place.offset != self.next + len(lines):
-                break
-            lines.append(line)
-            places.append(place)
+        lines = self._lines()[:most]
+        places = places_of(lines)
+        if places is None or [place.offset for place in places] != list(range(self.next, self.next + len(lines))):
+            places = list(self._leading(lines))
+            del lines[len(places) :]
         if lines:
             priorities = [place.priority & 0xFF for place in places]
             self._add(*encode_entries(self.size, lines, [place.timestamp for place in places], priorities), len(lines))
             self.last_timestamp = places[-1].timestamp
         return bool(lines)
+
+    def _leading(self, lines: list[bytes]) -> Iterator[Place]:
+        for offset, line in enumerate(lines, self.next):
+            place = place_of(line)
+            if place is None or place.offset != offset:
+                return
+            yield place
 
     def _lines(self) -> list[bytes]:
         """Return the whole lines of the next few MiB; a longer line comes alone."""
