@@ -256,6 +256,8 @@ def test_what_is_taken_counts_towards_the_prefetch_until_it_is_done_also_on_a_ne
     core.disconnect(session)
     session, events = subscribed(core, options="prefetch=1")
     assert events == []
+    (reply,) = core.type(session, "explain t @1 as=s")
+    assert "as many in flight as its prefetch allows" in reply
     reply, line = sorted(core.type(session, "pubcomp t @0"))
     assert (reply, json.loads(line)["id"]) == ("+OK comp t @0", "e1")
 
