@@ -11,7 +11,20 @@ from pydantic import ValidationError
 from pydantic_settings import CliApp
 from rich.console import Console
 
-from bench import ceilings, changes, clients, demo_start, event_source, fan_out, idle, ingest, latency, spark_jobs, wire
+from bench import (
+    backlog,
+    ceilings,
+    changes,
+    clients,
+    demo_start,
+    event_source,
+    fan_out,
+    idle,
+    ingest,
+    latency,
+    spark_jobs,
+    wire,
+)
 from bench.peers import PEERS, Peer
 from bench.peers.redis_streams import xadds_per_second
 from bench.settings import BenchSettings
@@ -78,6 +91,16 @@ def _b6(settings: BenchSettings) -> list[Row]:
         )
         rows.append(Row(name, f"publish -> {what} at 5,000/s, p99", "ms", [run[index].p99 for run in runs], p99))
     return rows
+
+
+def _b8(settings: BenchSettings) -> list[Row]:
+    run = backlog.long_log(settings)
+    what = f"{settings.backlog / 1e6:g} M events, {backlog.SUBSCRIPTIONS} durable subscriptions"
+    return [
+        Row("B8", f"{what}: resident memory", "MB", [run.memory / 1e6], 300),
+        Row("B8", "the same after kill -9 and a start", "MB", [run.memory_after_start / 1e6], 300),
+        Row("B8", "ready after kill -9", "s", [run.start_s], 3),
+    ]
 
 
 def _b9(settings: BenchSettings) -> list[Row]:
@@ -152,6 +175,7 @@ ROWS: dict[str, Callable[[BenchSettings], list[Row]]] = {
     "B4": partial(_rate, "B4", "deliveries to 100 subscribers", 1_000_000, fan_out.deliveries_per_second),
     "B5": _b5,
     "B6": _b6,
+    "B8": _b8,
     "B9": _b9,
     "G1": partial(_rate, "G1", "event source, 1,000 clients, out of order", 50_000, event_source.events_per_second),
     "C1": _c1,

@@ -21,7 +21,7 @@ from broker import keeper
 from broker import serve as serving
 from broker.settings import BrokerSettings
 
-__all__ = ["KEPT", "SETTLED", "SUBSCRIPTION", "Ledger", "load", "serving_broker", "small_files"]
+__all__ = ["KEPT", "SETTLED", "SUBSCRIPTION", "Ledger", "Peer", "load", "serving_broker", "small_files"]
 
 KEPT: Final = "kept"
 SETTLED: Final = "settled"
@@ -99,7 +99,7 @@ async def load(
 ) -> None:
     """Publish `events` to each topic and read one of them, until all of it is confirmed and acked."""
     with anyio.fail_after(PATIENCE_S):
-        async with await _Peer.connect(port) as settler:
+        async with await Peer.connect(port) as settler:
             await settler.say("hello settler", f"sub {SETTLED} as={SUBSCRIPTION} prefetch=20 tries=1000000 create")
             await settler.say(f"retain {SETTLED} settled=yes", f"checkpoint {SETTLED} x y")
             # The journal is synced for the last reply, and so is the subscription that stands before it.
@@ -113,7 +113,7 @@ async def load(
                     tasks.start_soon(_publish, port, topic, ledger, place, dice, events)
 
 
-class _Peer:
+class Peer:
     """A connection that speaks in lines."""
 
     def __init__(self, stream: SocketStream) -> None:
@@ -121,12 +121,12 @@ class _Peer:
         self._lines = BufferedByteReceiveStream(stream)
 
     @classmethod
-    async def connect(cls, port: int) -> "_Peer":
+    async def connect(cls, port: int) -> "Peer":
         peer = cls(await anyio.connect_tcp("127.0.0.1", port))
         await peer.hear()
         return peer
 
-    async def __aenter__(self) -> "_Peer":
+    async def __aenter__(self) -> "Peer":
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -140,7 +140,7 @@ class _Peer:
 
 
 async def _publish(port: int, topic: str, ledger: Ledger, place: Callable[[], int], dice: Random, events: int) -> None:
-    async with await _Peer.connect(port) as peer:
+    async with await Peer.connect(port) as peer:
         done = 0
         while done < events:
             count = min(events - done, dice.choice((1, 1, 5, 30)))
@@ -166,7 +166,7 @@ async def _publish(port: int, topic: str, ledger: Ledger, place: Callable[[], in
                 await anyio.sleep(0.01)
 
 
-async def _settle(peer: _Peer, ledger: Ledger, place: Callable[[], int], dice: Random, events: int) -> None:
+async def _settle(peer: Peer, ledger: Ledger, place: Callable[[], int], dice: Random, events: int) -> None:
     acked: set[int] = set()
     while len(acked) < events:
         line = await peer.hear()
