@@ -2,6 +2,7 @@
 
 import multiprocessing
 import socket
+import threading
 from multiprocessing.process import BaseProcess
 
 import anyio
@@ -78,15 +79,23 @@ class _Running:
         with anyio.CancelScope(shield=True):
             await self._stream.aclose()
             self._process.kill()
-            await anyio.to_thread.run_sync(self._process.join)
-        self._process.close()
+            await anyio.to_thread.run_sync(_reap, self._process)
 
 
 _processes = multiprocessing.get_context("forkserver")
 _processes.set_forkserver_preload(["sse_ingest.warm"])
+# A start goes over all processes there are, in a thread, and fails on one that another thread closes meanwhile.
+_one_at_a_time = threading.Lock()
 
 
 def _fork(job: Job, pipe: socket.socket) -> BaseProcess:
     process = _processes.Process(target=work, args=(job, pipe), daemon=True)
-    process.start()
+    with _one_at_a_time:
+        process.start()
     return process
+
+
+def _reap(process: BaseProcess) -> None:
+    process.join()
+    with _one_at_a_time:
+        process.close()
