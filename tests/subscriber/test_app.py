@@ -5,7 +5,7 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -13,9 +13,15 @@ from typing import Any
 import anyio
 import msgspec
 import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from broker import Client, Event, StoredEvent
+from broker.errors import StartError
 from subscriber import Delivery, Subscriber
+from subscriber.history import HistorySettings, show_history
 from tests.processes import BrokerProcess
 
 pytestmark = pytest.mark.anyio
@@ -373,3 +379,105 @@ def test_a_service_without_a_broker_is_one_sentence() -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_S, check=False)
     assert done.returncode == 2
     assert "no broker answers at 127.0.0.1:1" in done.stderr.splitlines()[-1]
+
+
+async def test_a_failure_hook_sees_failed_tries_alone(app: Subscriber, broker: BrokerProcess) -> None:
+    told: list[str] = []
+
+    @app.failure
+    def tell(delivery: Delivery) -> None:
+        told.append(f"{delivery.event.id} {delivery.error!r}")
+
+    @app.on("orders", as_="stock", from_="earliest", tries=1, concurrency=1)
+    async def take(event: StoredEvent) -> None:
+        if event.decode() == 0:
+            raise KeyError("tea")
+
+    await publish(broker, 0, 1)
+    async with serving(app):
+        await until_settled(broker, 1)
+        await dead_letters(broker, 1)
+    assert told == ["o-0 KeyError('tea')"]
+
+
+async def test_each_try_and_its_processing_time_is_kept_and_can_be_shown(
+    app: Subscriber, broker: BrokerProcess, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @app.on("orders", as_="stock", from_="earliest", tries=3, concurrency=1)
+    async def take(event: StoredEvent) -> None:
+        if event.decode() == 0 and event.attempt < 3:
+            raise KeyError("tea")
+        await anyio.sleep(0.002)
+
+    await publish(broker, 0, 1)
+    async with serving(app):
+        await until_settled(broker, 2)
+    settings = HistorySettings(broker=broker.address, report="json")
+    await show_history(settings, anyio.Event())
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("{")]
+    shown = {event["id"]: event for event in map(msgspec.json.decode, lines)}
+    outcomes = [(one["outcome"], one.get("error"), one["attempt"]) for one in shown["o-0"]["tries"]]
+    assert outcomes == [("failed", "KeyError", 1), ("failed", "KeyError", 2), ("handled", None, 3)]
+    (only,) = shown["o-1"]["tries"]
+    assert (only["subscription"], only["topic"], only["outcome"]) == ("stock", "orders", "handled")
+    assert only["seconds"] >= 0.002
+
+    command = [sys.executable, "-m", "subscriber", "history", "--broker", broker.address, "--failed"]
+    done = await anyio.run_process(command)
+    text = done.stdout.decode()
+    assert "o-0 @0" in text
+    assert "o-1" not in text
+    assert "KeyError 2" in text
+
+
+async def test_without_a_history_there_is_none_and_the_command_says_so(broker: BrokerProcess) -> None:
+    app = Subscriber(broker.address, history=None)
+
+    @app.on("orders", as_="stock", from_="earliest")
+    async def take(event: StoredEvent) -> None: ...
+
+    await publish(broker, 0)
+    async with serving(app):
+        await until_settled(broker, 1)
+    with pytest.raises(StartError, match="no history to read from handler_history"):
+        await show_history(HistorySettings(broker=broker.address), anyio.Event())
+
+
+async def test_a_try_is_a_span_of_the_events_trace_and_what_it_publishes_is_its_child(
+    app: Subscriber, broker: BrokerProcess, spans: InMemorySpanExporter
+) -> None:
+    trace_id, parent_id = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+
+    @app.on("orders", as_="stock", from_="earliest", tries=1, concurrency=1)
+    def take(order: int) -> None:
+        if order == 0:
+            raise KeyError("tea")
+        anyio.from_thread.run(app.publish, "parcels", Event(id="p", msg=1))
+
+    await publish(broker, 0, 1, headers={"traceparent": f"00-{trace_id}-{parent_id}-01"})
+    async with serving(app):
+        await until_settled(broker, 1)
+        await dead_letters(broker, 1)
+    failed, handled = sorted(spans.get_finished_spans(), key=lambda span: span.attributes["tweetwire.offset"])
+    for span in (failed, handled):
+        assert span.name == "process orders"
+        assert format(span.context.trace_id, "032x") == trace_id
+        assert format(span.parent.span_id, "016x") == parent_id
+        assert span.attributes["messaging.consumer.group.name"] == "stock"
+    assert not failed.status.is_ok
+    assert [event.name for event in failed.events] == ["exception"]
+    assert handled.status.status_code is not failed.status.status_code
+    async with Client(broker.address) as client:
+        (child,) = (await client.read("parcels", 0)).events
+    assert child.headers == {"traceparent": f"00-{trace_id}-{format(handled.context.span_id, '016x')}-01"}
+
+
+@pytest.fixture
+def spans() -> Iterator[InMemorySpanExporter]:
+    """What is exported, from a provider of its own, since OpenTelemetry lets a process have only one for good."""
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(trace, "get_tracer", provider.get_tracer)
+        yield exporter
+    provider.shutdown()

@@ -18,7 +18,7 @@ from tests.processes import BrokerProcess, until
 
 __all__ = ["Client", "Crowd", "Gateway", "Source", "expected", "random_lines", "shuffled"]
 
-WITHIN_S = 60.0
+WITHIN_S = 100.0
 KINDS = ("F", "U", "B", "P", "S")
 
 
@@ -137,7 +137,8 @@ class Source:
     """An event source."""
 
     def __init__(self, port: int) -> None:
-        self._connection = socket.create_connection(("127.0.0.1", port), WITHIN_S)
+        # Sending waits as long as it takes: what the system's buffers hold may be minutes of work for a slow machine.
+        self._connection = socket.create_connection(("127.0.0.1", port))
 
     def __enter__(self) -> Self:
         return self
