@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, sync_playwright
 __all__ = ["NO_BROWSER", "DashboardProcess", "find_chromium", "open_browser"]
 
 READY = re.compile(r"ready on (http://[^\s\"]+)")
-START_S = 60.0
+START_S = 90.0
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 NO_BROWSER = f"no browser: none of {', '.join(BROWSERS)} is on PATH; on Debian: apt-get install chromium"
 # Without these it looks for updates and for its maker's hosts, and waits for a graphics card.
