@@ -52,6 +52,7 @@ _BROKER: Final = (
 )
 _EVENT_SOURCE: Final = (
     _Figure("event_source_clients", "event_source_clients", "clients of the event source that are connected"),
+    _Figure("event_source_sources", "event_source_sources", "event sources that are served: one or none"),
     _Figure("event_source_held", "event_source_held_events", "events that wait for one with a lower sequence"),
 )
 """Only there while the gateway is on."""

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from demo.mongod import mongodb
+from tests.mongodb import container, servers
 from tests.processes import BrokerProcess
 
 # How fast inputs are drawn tells of the machine and not of the code.
@@ -32,8 +33,33 @@ def anyio_backend() -> tuple[str, dict[str, bool]]:
     return "asyncio", {"use_uvloop": True}
 
 
+def pytest_configure() -> None:
+    """Look once, and before the workers start, what MongoDB can be had."""
+    servers()
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run the tests of MongoDB against each of the servers."""
+    if "mongo_url" in metafunc.fixturenames and servers() != ["embedded"]:
+        metafunc.parametrize("mongo_url", servers(), indirect=True, scope="session")
+
+
 @pytest.fixture(scope="session")
-def mongo_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def mongo_url(request: pytest.FixtureRequest) -> str:
     """A real replica set of one member; each test takes a database of its own."""
+    url: str = request.getfixturevalue(f"{getattr(request, 'param', 'embedded')}_mongo_url")
+    return url
+
+
+@pytest.fixture(scope="session")
+def embedded_mongo_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The embedded MongoDB, or the one that MONGO_URL names."""
     with mongodb(tmp_path_factory.mktemp("mongod")) as url:
+        yield url
+
+
+@pytest.fixture(scope="session")
+def container_mongo_url() -> Iterator[str]:
+    """A MongoDB in a container."""
+    with container() as url:
         yield url

@@ -65,7 +65,7 @@ class EventSource:
         self._server = server
         self._options = options
         self._counts = server.broker.counts
-        names = ("events", "lines", "repeated", "rejected", "given_up", "cut_off", "clients", "held")
+        names = ("events", "lines", "repeated", "rejected", "given_up", "cut_off", "clients", "held", "sources")
         self._counts |= {f"event_source_{name}": 0 for name in names}
 
     @asynccontextmanager
@@ -120,6 +120,13 @@ class EventSource:
 
     async def _serve_source(self, stream: ByteStream) -> None:
         """Take a source's lines; when it has ended, close the clients, once they have got everything."""
+        self._counts["event_source_sources"] += 1
+        try:
+            await self._serve_until_its_end(stream)
+        finally:
+            self._counts["event_source_sources"] -= 1
+
+    async def _serve_until_its_end(self, stream: ByteStream) -> None:
         logger.info("an event source has come", next=self._log.due)
         ends = self._router.ends
         try:

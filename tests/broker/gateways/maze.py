@@ -222,6 +222,8 @@ class Gateway(BrokerProcess):
     def settle(self) -> None:
         """Wait until sources and clients have gone; `count` and `stored` count from here."""
         until(lambda: self.stored()[-1:] in ([], [None]), WITHIN_S)
+        # A source's end dismisses those who are here, the next test's clients too if they came that early.
+        self.wait_for("event_source_sources", 0)
         self.wait_for("event_source_clients", 0)
         self._counted = self.stats()
         self.began_at = self._counted["topics"]["event_source"]["next"]
