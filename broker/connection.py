@@ -43,9 +43,9 @@ class End(Enum):
 class Limits(NamedTuple):
     """What one client may use: the longest line, what may wait to be sent to it, and how long it may take nothing."""
 
-    line_bytes: int = 1 << 20
-    waiting_bytes: int = 4 << 20
-    stalled_s: float = 60.0
+    line_bytes: int
+    waiting_bytes: int
+    stalled_s: float
 
 
 class Users(Protocol):

@@ -19,6 +19,7 @@ from pymongo import MongoClient
 from pymongo.errors import AutoReconnect, ConfigurationError, OperationFailure, PyMongoError
 
 from broker.errors import StartError
+from demo.ports import free_port
 
 __all__ = ["Member", "ReplicaSet", "find_mongod", "mongodb"]
 
@@ -85,7 +86,7 @@ class Member:
         ]
         self._process: subprocess.Popen[bytes] | None = None
         data_dir.mkdir(parents=True, exist_ok=True)
-        self.port = port or self._last_port() or _free_port()
+        self.port = port or self._last_port() or free_port()
         (data_dir / "port").write_text(f"{self.port}\n")
 
     @property
@@ -329,12 +330,6 @@ def _direct(address: str) -> MongoClient[dict[str, Any]]:
 def _is_listened_on(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
 
 
 def _reason(log_path: Path, stderr: str) -> str:

@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from broker.errors import StartError
 
-__all__ = ["Port", "claim"]
+__all__ = ["Port", "claim", "free_port"]
 
 _HOST = "127.0.0.1"
 
@@ -40,6 +40,12 @@ def claim(ports: Sequence[Port]) -> list[int]:
     finally:
         for listener in listeners:
             listener.close()
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with _listen(0) as listener:
+        return int(listener.getsockname()[1])
 
 
 def _listen(number: int) -> socket.socket:

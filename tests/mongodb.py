@@ -7,7 +7,7 @@ from pathlib import Path
 
 import anyio
 
-from demo.ports import Port, claim
+from demo.ports import free_port
 from demo.replica_set import ReplicaSetSettings
 from demo.replica_set import serve as make_replica_set
 
@@ -39,7 +39,7 @@ def container() -> Iterator[str]:
     # What removes the containers of a killed run is an image of its own, which would have to be fetched.
     testcontainers_config.ryuk_disabled = True
     # The port is the same inside and outside, so that the member's name in the set's configuration is right for both.
-    (port,) = claim([Port(0, "MongoDB", "")])
+    port = free_port()
     member = f"127.0.0.1:{port}"
     command = ["--replSet=rs0", "--bind_ip_all", f"--port={port}", "--wiredTigerCacheSizeGB=0.25"]
     mongod = DockerContainer(_IMAGE, command=command).with_tmpfs_mount("/data/db")

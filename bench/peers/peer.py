@@ -11,8 +11,9 @@ from multiprocessing import get_context
 from pathlib import Path
 
 from bench.programs import folder
+from demo.ports import free_port
 
-__all__ = ["Consumed", "Peer", "Task", "free_port", "server"]
+__all__ = ["Consumed", "Peer", "Task", "server"]
 
 _START_S = 60.0
 
@@ -80,12 +81,6 @@ class Peer:
             finally:
                 publisher.join(30)
                 publisher.kill()
-
-
-def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 @contextmanager

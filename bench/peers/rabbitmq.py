@@ -7,7 +7,8 @@ from pathlib import Path
 
 import aio_pika
 
-from bench.peers.peer import Consumed, Peer, Task, free_port, server
+from bench.peers.peer import Consumed, Peer, Task, server
+from demo.ports import free_port
 
 __all__ = ["RABBITMQ"]
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import redis
 
-from bench.peers.peer import Consumed, Peer, Task, free_port, server
+from bench.peers.peer import Consumed, Peer, Task, server
 from bench.programs import folder
+from demo.ports import free_port
 
 __all__ = ["REDIS", "xadds_per_second"]
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from broker import Event, SyncClient
+from demo.ports import free_port
 from tests.processes import BrokerProcess
 
 WITHIN_S = 30.0
@@ -188,19 +189,13 @@ def test_a_broker_that_forgot_its_subscriptions_doubles(broker: BrokerProcess) -
 
 def test_metrics_tell_the_same_as_the_report(broker: BrokerProcess) -> None:
     publish(broker, 300)
-    (port,) = free_ports(1)
+    port = free_port()
     with running(broker, "--topic", "t", "--as", "s", "--from", "earliest", "--metrics-port", str(port)) as subscriber:
         subscriber.report_once(300)
         with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
             lines = answer.read().decode().splitlines()
     assert 'tweetwire_subscriber_settled_total{subscription="s",topic="t"} 300.0' in lines
     assert 'tweetwire_subscriber_latency_seconds_bucket{le="+Inf"} 300.0' in lines
-
-
-def free_ports(count: int) -> list[int]:
-    from demo.ports import Port, claim
-
-    return claim([Port(0, "a test", "--port")] * count)
 
 
 @pytest.mark.parametrize(
