@@ -4,82 +4,153 @@ A lane is the offsets of one priority in order. A subscription is one position a
 whoever waits, and the next event is found in the number of priorities. Always true: a lane holds every visible offset
 of its priority from its `reach` on; a position keeps meaning the same event when the lane is trimmed or, from the index
 files, made longer at its head (which may make positions negative).
+
+The newest offsets stand as numbers, since they are asked for most; older ones as stretches, a byte an event for all
+lanes together, so that ten million events which somebody has yet to read cost ten megabytes.
 """
 
 from array import array
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
+from typing import Final
+
+from broker.log import Stretch
 
 __all__ = ["Lane", "Lanes"]
 
-_TRIM_AT = 4096
+_TRIM_AT: Final = 4096
 
 
 class Lane:
     """The offsets of one priority, from `reach` on; `trimmed` is the position of the first one."""
 
-    __slots__ = ("offsets", "reach", "trimmed")
+    __slots__ = ("_open", "_open_at", "_positions", "_stretches", "priority", "reach")
 
-    def __init__(self, reach: int) -> None:
-        self.offsets: array[int] = array("Q")
+    def __init__(self, priority: int, reach: int) -> None:
+        self.priority = priority
         self.reach = reach
-        self.trimmed = 0
+        # Stretches with an offset of this lane; beside each, the position of its first one
+        self._stretches: list[Stretch] = []
+        self._positions: list[int] = []
+        self._open: array[int] = array("Q")
+        self._open_at = 0
+
+    @property
+    def trimmed(self) -> int:
+        """The position of the first offset."""
+        return self._positions[0] if self._positions else self._open_at
 
     @property
     def end(self) -> int:
         """The position behind the last offset."""
-        return self.trimmed + len(self.offsets)
+        return self._open_at + len(self._open)
 
     def at(self, position: int) -> int:
         """Return the offset at `position`."""
-        return self.offsets[position - self.trimmed]
+        if position >= self._open_at:
+            return self._open[position - self._open_at]
+        number = bisect_right(self._positions, position) - 1
+        return self._stretches[number].offsets(self.priority)[position - self._positions[number]]
 
     def slice(self, position: int, count: int) -> list[int]:
         """Return up to `count` offsets from `position` on."""
-        start = position - self.trimmed
-        return self.offsets[start : start + count].tolist()
+        found: list[int] = []
+        while position < self._open_at and len(found) < count:
+            number = bisect_right(self._positions, position) - 1
+            start = position - self._positions[number]
+            found += self._stretches[number].offsets(self.priority)[start : start + count - len(found)]
+            position = self._positions[number + 1] if number + 1 < len(self._positions) else self._open_at
+        if len(found) == count:
+            return found
+        start = max(position, self._open_at) - self._open_at
+        more = self._open[start : start + count - len(found)].tolist()
+        return found + more if found else more
 
     def position_of(self, offset: int) -> int:
         """Return the position of the first entry ≥ `offset`."""
-        return self.trimmed + bisect_left(self.offsets, offset)
+        number = bisect_right(self._stretches, offset, key=_first) - 1
+        if number >= 0 and offset < self._stretches[number].next:
+            return self._positions[number] + self._stretches[number].count_before(offset, self.priority)
+        if number + 1 < len(self._positions):
+            return self._positions[number + 1]
+        return self._open_at + bisect_left(self._open, offset)
+
+    def extend(self, offsets: "array[int]") -> None:
+        """Put newly visible offsets behind the ones that are there."""
+        self._open.extend(offsets)
+
+    def pack(self, stretches: Iterable[Stretch]) -> None:
+        """Let `stretches`, which follow those that are there, stand for the first of the offsets that are numbers."""
+        for stretch in stretches:
+            kept = stretch.cut(self.reach, stretch.next)
+            count = kept.priorities.count(self.priority)
+            if count:
+                self._stretches.append(kept)
+                self._positions.append(self._open_at)
+                self._open_at += count
+                del self._open[:count]
 
     def trim(self, position: int) -> None:
         """Forget what is before `position`, in runs large enough to be worth it."""
-        count = position - self.trimmed
-        if count >= _TRIM_AT or count == len(self.offsets) > 0:
-            self.reach = self.offsets[count - 1] + 1
-            del self.offsets[:count]
-            self.trimmed = position
+        passed = bisect_right(self._positions, position) - (position < self._open_at)
+        if passed > 0:
+            self.reach = self._stretches[passed - 1].next
+            del self._stretches[:passed], self._positions[:passed]
+        count = position - self._open_at
+        if count >= _TRIM_AT or count == len(self._open) > 0:
+            self.reach = self._open[count - 1] + 1
+            del self._open[:count]
+            self._open_at = position
 
-    def extend_back(self, older: "array[int]") -> None:
-        """Put offsets in front of the first one; what is not older than `reach` is left out."""
-        older = older[: bisect_left(older, self.reach)]
-        self.offsets = older + self.offsets
-        self.trimmed -= len(older)
+    def extend_back(self, older: Iterable[Stretch]) -> None:
+        """Put stretches in front of the first offset; what is not older than `reach` is left out."""
+        cut = [stretch.cut(0, self.reach) for stretch in older if stretch.first < self.reach]
+        counts = [stretch.priorities.count(self.priority) for stretch in cut]
+        position = self.trimmed - sum(counts)
+        held: list[Stretch] = []
+        positions: list[int] = []
+        for stretch, count in zip(cut, counts, strict=True):
+            if count:
+                held.append(stretch)
+                positions.append(position)
+                position += count
+        self._stretches[:0] = held
+        self._positions[:0] = positions
 
 
 class Lanes:
     """All lanes of a topic, highest priority first; a lane that is not there yet reaches back to `reach`."""
 
-    def __init__(self, reach: int) -> None:
+    def __init__(self, reach: int, *, open_max: int = 1 << 19, stretch: int = 1 << 14) -> None:
+        """Keep up to `open_max` offsets as numbers, and the others in stretches of up to `stretch` events."""
         self.reach = reach
         self.by_priority: dict[int, Lane] = {}
         self.descending: list[int] = []
+        # The priorities of the newest events, which are not in stretches yet, in the order of their offsets
+        self._newest = bytearray()
+        self._newest_first = reach
+        self._open_max = open_max
+        self._stretch = stretch
 
     def reaches(self, offset: int) -> bool:
         """Whether every visible event from `offset` on stands in a lane."""
         return self.reach <= offset and all(lane.reach <= offset for lane in self.by_priority.values())
 
-    def extend(self, added: Mapping[int, "array[int]"]) -> None:
-        """Put newly visible offsets behind the ones that are there."""
-        for priority, offsets in added.items():
-            self._lane(priority).offsets.extend(offsets)
+    def extend(self, added: Stretch) -> None:
+        """Put newly visible events behind the ones that are there."""
+        for priority, offsets in added.by_priority().items():
+            self._lane(priority).extend(offsets)
+        self._newest += added.priorities
+        if len(self._newest) > self._open_max:
+            self._pack(len(self._newest) - self._open_max // 2)
 
-    def extend_back(self, first: int, known: Mapping[int, "array[int]"]) -> None:
+    def extend_back(self, first: int, known: Iterable[Stretch]) -> None:
         """Make all lanes reach back to offset `first`; `known` is what the index files say from there on."""
-        for priority, offsets in known.items():
-            self._lane(priority).extend_back(offsets)
+        parts = [part for stretch in known for part in stretch.parts(self._stretch)]
+        for priority in set().union(*(set(part.priorities) for part in parts)):
+            self._lane(priority)
         for lane in self.by_priority.values():
+            lane.extend_back(parts)
             lane.reach = min(lane.reach, first)
         self.reach = min(self.reach, first)
 
@@ -91,9 +162,21 @@ class Lanes:
             if passed > lane.trimmed:
                 lane.trim(passed)
 
+    def _pack(self, count: int) -> None:
+        packed = Stretch(self._newest_first, bytes(self._newest[:count]))
+        parts = list(packed.parts(self._stretch))
+        for lane in self.by_priority.values():
+            lane.pack(parts)
+        del self._newest[:count]
+        self._newest_first = packed.next
+
     def _lane(self, priority: int) -> Lane:
         lane = self.by_priority.get(priority)
         if lane is None:
-            lane = self.by_priority[priority] = Lane(self.reach)
+            lane = self.by_priority[priority] = Lane(priority, self.reach)
             self.descending = sorted(self.by_priority, reverse=True)
         return lane
+
+
+def _first(stretch: Stretch) -> int:
+    return stretch.first

@@ -18,8 +18,7 @@ from broker.core.recent import Memory, RecentLines
 from broker.core.subscription import Subscription
 from broker.errors import Refusal
 from broker.events import IncomingEvent
-from broker.log import Batch, TopicLog
-from broker.log.index import split_by_priority
+from broker.log import Batch, Stretch, TopicLog
 from broker.protocol.event_lines import place
 from broker.protocol.policy import Policy
 from broker.protocol.retention import Retention
@@ -117,7 +116,7 @@ class Topic:
         self.recent.extend(batch.first, batch.lines)
         self.ages.note(batch.first, batch.timestamps[0])
         if self.subscriptions:
-            self.lanes.extend(split_by_priority(batch.first, bytes(batch.priorities)))
+            self.lanes.extend(Stretch(batch.first, bytes(batch.priorities)))
         else:
             self.lanes = Lanes(self.visible)
 
@@ -138,7 +137,7 @@ class Topic:
         """Make a subscription to the events from offset `start` on."""
         start = min(max(start, self.log.earliest), self.visible)
         if not self.lanes.reaches(start):
-            self.lanes.extend_back(start, self.log.lanes(start))
+            self.lanes.extend_back(start, self.log.stretches(start))
         subscription = Subscription(self.name, name, self.lanes, start, is_durable=is_durable, policy=policy)
         self.subscriptions[name] = subscription
         return subscription

@@ -6,6 +6,7 @@ from broker.log.memory import MemoryLog
 from broker.log.reserve import NO_ROOM, Reserve
 from broker.log.retention import Span, first_kept
 from broker.log.segment import Batch
+from broker.log.stretch import Stretch
 from broker.log.topic_log import TopicLog
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "Recovery",
     "Reserve",
     "Span",
+    "Stretch",
     "TopicLog",
     "first_kept",
 ]

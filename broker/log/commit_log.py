@@ -5,7 +5,6 @@ old one, and before an old one is removed; nothing that starts up deletes a line
 offsets may be missing, where a file was lost.
 """
 
-from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from contextlib import suppress
@@ -18,6 +17,7 @@ from broker.files import sync_directory
 from broker.log.damage import Damage
 from broker.log.retention import Span
 from broker.log.segment import Batch, Segment
+from broker.log.stretch import Stretch
 
 __all__ = ["CommitLog", "Recovery"]
 
@@ -138,14 +138,9 @@ class CommitLog:
             at = max(end, at + 1)
         return found
 
-    def lanes(self, first: int) -> dict[int, "array[int]"]:
-        """Return the offsets from `first` to the end by priority, from the index files."""
-        lanes: dict[int, array[int]] = {}
-        for segment in self._segments.all:
-            if segment.next > first:
-                for priority, offsets in segment.lanes(first).items():
-                    lanes.setdefault(priority, array("Q")).extend(offsets)
-        return lanes
+    def stretches(self, first: int) -> list[Stretch]:
+        """Return the priorities of the events from offset `first` to the end, from the index files."""
+        return [segment.stretch(first) for segment in self._segments.all if segment.next > first]
 
     def priority_of(self, offset: int) -> int:
         """Return the priority of the event at `offset`, 0 where it is not there."""

@@ -6,9 +6,8 @@ proves that all before it was synced. The index of a closed segment ends with th
 """
 
 import struct
-from array import array
 from collections.abc import Iterable, Sequence
-from itertools import accumulate, compress
+from itertools import accumulate
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
@@ -22,11 +21,10 @@ __all__ = [
     "encode_entries",
     "ends_and_crcs",
     "entry_at",
-    "lanes_of",
     "mark_batch",
     "pack_entry",
+    "priorities_of",
     "seal_of",
-    "split_by_priority",
     "unseal",
     "without_marks",
 ]
@@ -106,18 +104,6 @@ def unseal(raw: bytes) -> bytes | None:
     return entries if len(entries) % ENTRY_BYTES == 0 and seal == seal_of(entries) else None
 
 
-def lanes_of(first: int, raw: bytes) -> dict[int, "array[int]"]:
-    """Return, for each priority in the entries `raw` of the offsets from `first` on, its offsets in order."""
-    return split_by_priority(first, raw[_PRIORITY_AT::ENTRY_BYTES])
-
-
-def split_by_priority(first: int, priorities: bytes) -> dict[int, "array[int]"]:
-    """Return, for each priority that stands in `priorities`, the offsets that have it; the first byte is `first`'s."""
-    offsets = range(first, first + len(priorities))
-    found = set(priorities)
-    if len(found) == 1:
-        return {found.pop(): array("Q", offsets)}
-    return {p: array("Q", compress(offsets, priorities.translate(_ONLY[p]))) for p in found}
-
-
-_ONLY: Final = [bytes(priority == wanted for priority in range(256)) for wanted in range(256)]
+def priorities_of(raw: bytes) -> bytes:
+    """Return the priority of each of the entries `raw`, a byte for each."""
+    return raw[_PRIORITY_AT::ENTRY_BYTES]

@@ -1,13 +1,12 @@
 """A log that ends with its process: the promise ``memory``, and the double for tests of the core."""
 
-from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
 
 from broker.log.damage import Damage
-from broker.log.index import split_by_priority
 from broker.log.retention import Span
 from broker.log.segment import Batch
+from broker.log.stretch import Stretch
 
 __all__ = ["MemoryLog"]
 
@@ -61,11 +60,11 @@ class MemoryLog:
         """Return single lines."""
         return {offset: self._lines[offset - self.earliest] for offset in offsets if offset >= self.earliest}
 
-    def lanes(self, first: int) -> dict[int, "array[int]"]:
-        """Return the offsets from `first` to the end by priority."""
+    def stretches(self, first: int) -> list[Stretch]:
+        """Return the priorities of the events from offset `first` to the end."""
         first = max(first, self.earliest)
         priorities = bytes(self._priorities[first - self.earliest :])
-        return split_by_priority(first, priorities) if priorities else {}
+        return [Stretch(first, priorities)] if priorities else []
 
     def priority_of(self, offset: int) -> int:
         """Return the priority of the event at `offset`, 0 where it is not there."""

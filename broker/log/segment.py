@@ -8,7 +8,6 @@ is cut by `recover`. A sealed segment is not written to any more, and the disk h
 import mmap
 import os
 import weakref
-from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -26,12 +25,13 @@ from broker.log.index import (
     encode_entries,
     ends_and_crcs,
     entry_at,
-    lanes_of,
     mark_batch,
+    priorities_of,
     seal_of,
     unseal,
 )
 from broker.log.scan import Scan
+from broker.log.stretch import Stretch
 
 __all__ = ["Batch", "Recovered", "Segment"]
 
@@ -177,11 +177,11 @@ class Segment:
             if good is not None:
                 found[offset] = good
 
-    def lanes(self, first: int) -> dict[int, "array[int]"]:
-        """Return the offsets from `first` on by priority."""
+    def stretch(self, first: int) -> Stretch:
+        """Return the priorities of the events from offset `first` on."""
         skipped = max(0, first - self.first)
         length = (self.next - self.first - skipped) * ENTRY_BYTES
-        return lanes_of(self.first + skipped, os.pread(self._index, length, skipped * ENTRY_BYTES))
+        return Stretch(self.first + skipped, priorities_of(os.pread(self._index, length, skipped * ENTRY_BYTES)))
 
     def priority_of(self, offset: int) -> int:
         """Return the priority of the event at `offset`."""

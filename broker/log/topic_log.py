@@ -1,12 +1,12 @@
 """What a topic needs of its log, on the disk or in memory."""
 
-from array import array
 from collections.abc import Sequence
 from typing import Protocol
 
 from broker.log.damage import Damage
 from broker.log.retention import Span
 from broker.log.segment import Batch
+from broker.log.stretch import Stretch
 
 __all__ = ["TopicLog"]
 
@@ -49,8 +49,8 @@ class TopicLog(Protocol):
         """Read single lines, `offsets` being in order; damaged ones and those not there are missing in the result."""
         ...
 
-    def lanes(self, first: int) -> dict[int, "array[int]"]:
-        """Return the offsets from `first` to the end by priority."""
+    def stretches(self, first: int) -> list[Stretch]:
+        """Return the priorities of the events from offset `first` to the end, in order."""
         ...
 
     def priority_of(self, offset: int) -> int:

@@ -477,7 +477,7 @@ def test_lanes_forget_what_everybody_has_passed_and_come_back_from_the_index(cor
     core.receive(session)
     core.pass_time(1)
     lanes = core.broker.topics["t"].lanes
-    assert sum(len(lane.offsets) for lane in lanes.by_priority.values()) < 5000
+    assert sum(lane.end - lane.trimmed for lane in lanes.by_priority.values()) < 5000
     other = core.connect()
     seen = [json.loads(line)["offset"] for line in core.type(other, "sub t from=5 prefetch=100000 max_wait=0s")[1:]]
     assert seen == sorted(range(5, 20_000), key=lambda n: (-(n % 3), n))

@@ -28,6 +28,10 @@ def read_all(log: TopicLog) -> list[bytes]:
     return lines
 
 
+def placed(log: TopicLog, first: int = 0) -> dict[int, int]:
+    return {n: p for stretch in log.stretches(first) for n, p in enumerate(stretch.priorities, stretch.first)}
+
+
 @pytest.fixture(params=["disk", "memory"])
 def log(request: pytest.FixtureRequest, tmp_path: Path) -> TopicLog:
     return MemoryLog(span_bytes=500) if request.param == "memory" else CommitLog(tmp_path / "t", segment_bytes=500)
@@ -63,12 +67,10 @@ def test_single_lines_are_picked_from_anywhere(log: TopicLog) -> None:
         assert log.pick(wanted) == {offset: lines[offset] for offset in wanted}
 
 
-def test_lanes_come_from_the_index(log: TopicLog) -> None:
+def test_priorities_come_from_the_index(log: TopicLog) -> None:
     for first in range(0, 30, 10):
         log.append(batch(first, 10))
-    assert {p: list(o) for p, o in log.lanes(4).items()} == {
-        p: [n for n in range(4, 30) if n % 3 == p] for p in range(3)
-    }
+    assert placed(log, 4) == {n: n % 3 for n in range(4, 30)}
     assert [log.priority_of(n) for n in range(6)] == [0, 1, 2, 0, 1, 2]
 
 
@@ -129,7 +131,7 @@ def test_an_index_that_is_lost_or_damaged_is_made_again(tmp_path: Path, index: s
         )
     log = CommitLog(tmp_path)
     assert read_all(log) == batch(0, 20).lines
-    assert {p: list(o) for p, o in log.lanes(0).items()} == {p: [n for n in range(20) if n % 3 == p] for p in range(3)}
+    assert placed(log) == {n: n % 3 for n in range(20)}
 
 
 @settings(max_examples=60, deadline=None)
@@ -189,7 +191,7 @@ def test_old_segments_are_forgotten_as_a_whole_and_offsets_go_on(log: TopicLog) 
     lines, after, damaged = log.read(0, 1, 1 << 20)
     assert (lines, after, damaged) == (batch(log.earliest, 1).lines, log.earliest + 1, [])
     assert log.pick([0, log.earliest, 59]).keys() == {log.earliest, 59}
-    assert min(min(offsets) for offsets in log.lanes(0).values()) == log.earliest
+    assert min(placed(log)) == log.earliest
     log.forget_below(60)
     assert log.earliest == spans[-1].next
     log.append(batch(60, 1))
@@ -301,9 +303,7 @@ def test_a_flipped_bit_in_an_index_takes_nothing(
     if not is_running:
         log.close()
         log = CommitLog(folder)
-        assert {p: list(o) for p, o in log.lanes(0).items()} == {
-            p: [n for n in range(20) if n % 3 == p] for p in range(3)
-        }
+        assert placed(log) == {n: n % 3 for n in range(20)}
     assert read_all(log) == batch(0, 20).lines
     assert log.pick(range(20)) == dict(enumerate(batch(0, 20).lines))
     log.close()
