@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 from broker.errors import StartError
@@ -60,9 +61,8 @@ class Replay:
         with self._path.open("rb") as file:
             if self._path.suffix == ".sse":
                 blocks = Blocks(bytes_max=self._bytes_max)
-                while chunk := file.read(_CHUNK_BYTES):
-                    for block in blocks.feed(chunk):
-                        yield from arrivals(block, self._bytes_max)
+                chunks = iter(lambda: file.read(_CHUNK_BYTES), b"")
+                yield from arrivals(chain.from_iterable(map(blocks.feed, chunks)), self._bytes_max)
                 return
             while line := file.readline(self._bytes_max + 1):
                 if len(line) > self._bytes_max:

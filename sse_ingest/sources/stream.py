@@ -10,7 +10,7 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.metadata import version
 
 import httpx
@@ -34,6 +34,8 @@ _HEADERS = {
 }
 _UNKNOWN_ID = frozenset({400, 404, 410, 412, 416})
 _LATER = frozenset({408, 425, 429})
+_EMPTY_EVENT = b"data\n\n"
+"""Goes through sseclient-py in place of an event that is too large."""
 
 log = logger()
 
@@ -74,7 +76,9 @@ class EventStream:
     def __iter__(self) -> Iterator[Arrival]:
         """Yield events until the server has no more or `close` is called. Raises `SourceRefused`."""
         timeout = httpx.Timeout(self._limits.silence_s, connect=self._limits.connect_s)
-        with httpx.Client(timeout=timeout, follow_redirects=True) as client:
+        # No connection is kept for a second request: the server may be closing it just then, which would count as a loss.
+        limits = httpx.Limits(max_keepalive_connections=0)
+        with httpx.Client(timeout=timeout, limits=limits, follow_redirects=True) as client:
             while not self._stopped.is_set():
                 try:
                     yield from self._connection(client)
@@ -108,7 +112,7 @@ class EventStream:
                 if self._stopped.is_set():
                     return
                 self._found()
-                yield from self._events(response)
+                yield from arrivals(self._blocks(response), self._limits.event_bytes_max)
         except (httpx.TransportError, httpx.DecodingError, OSError) as error:
             raise _Lost(str(error) or type(error).__name__) from error
         except (httpx.TooManyRedirects, httpx.InvalidURL) as error:
@@ -117,11 +121,11 @@ class EventStream:
             self._socket = None
         raise _Lost("the server closed the stream")
 
-    def _events(self, response: httpx.Response) -> Iterator[Arrival]:
+    def _blocks(self, response: httpx.Response) -> Iterator[Block]:
         blocks = Blocks(self.last_id, self._limits.event_bytes_max)
         for chunk in response.iter_bytes():
             for block in blocks.feed(chunk):
-                yield from arrivals(block, self._limits.event_bytes_max)
+                yield block
                 # Only behind its event: one that is not handed on is asked for again.
                 self.last_id = block.last_id
                 self._failures = 0
@@ -176,11 +180,18 @@ def too_large(bytes_max: int) -> str:
     return f"the event is larger than {bytes_max} bytes"
 
 
-def arrivals(block: Block, bytes_max: int) -> Iterator[Arrival]:
-    """Yield the event that a block holds, if it holds one."""
-    if block.is_cut:
-        head = block.body.decode("utf-8", "replace")
-        yield Arrival(RawEvent(head, fault=too_large(bytes_max)), block.last_id)
-        return
-    for event in SSEClient(iter([block.body])).events():
-        yield Arrival(RawEvent(event.data, event.event), block.last_id)
+def arrivals(blocks: Iterable[Block], bytes_max: int) -> Iterator[Arrival]:
+    """Yield the events that blocks hold; the next block is asked for when the event of the one before is done with."""
+    block = Block(b"", "")
+
+    def bodies() -> Iterator[bytes]:
+        nonlocal block
+        for block in blocks:
+            yield _EMPTY_EVENT if block.is_cut else block.body
+
+    for event in SSEClient(bodies()).events():
+        if block.is_cut:
+            head = block.body.decode("utf-8", "replace")
+            yield Arrival(RawEvent(head, fault=too_large(bytes_max)), block.last_id)
+        else:
+            yield Arrival(RawEvent(event.data, event.event), block.last_id)

@@ -21,8 +21,7 @@ def blocks_of(chunks: list[bytes], bytes_max: int = 1 << 20) -> list[Block]:
 def events_of(chunks: list[bytes], bytes_max: int = 1 << 20) -> list[tuple[str, str, str]]:
     return [
         (arrival.event.type, arrival.event.data, arrival.last_id)
-        for block in blocks_of(chunks, bytes_max)
-        for arrival in arrivals(block, bytes_max)
+        for arrival in arrivals(blocks_of(chunks, bytes_max), bytes_max)
     ]
 
 
