@@ -24,7 +24,7 @@ from spark.errors import OptionError
 from spark.link import Link
 from spark.options import ReadOptions, WriteOptions
 from spark.progress import Head
-from spark.rows import record_batch
+from spark.rows import Rows
 from spark.sink import Staged, check_schema, gathered, publish, stage
 
 __all__ = ["Bounds", "TopicBatchReader", "TopicBatchWriter"]
@@ -77,8 +77,9 @@ class Slice(InputPartition):
 class TopicBatchReader(DataSourceReader):
     """Reads what its topics hold when the query is planned."""
 
-    def __init__(self, options: ReadOptions) -> None:
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
+        self._rows = Rows(schema)
         self._bounds = Bounds()
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802 — Spark's name
@@ -101,7 +102,7 @@ class TopicBatchReader(DataSourceReader):
         if isinstance(partition, Slice):
             with Link(self._options.broker, retry_s=self._options.retry_s) as link:
                 for lines in link.chunks(partition.topic, partition.start, partition.end):
-                    yield record_batch(partition.topic, lines, None)
+                    yield self._rows.batch(partition.topic, lines, None)
 
     def _span(self, link: Link, topic: str, head: Head) -> tuple[int, int]:
         start, end, bounds = self._start(link, topic, head), head.next, self._bounds

@@ -5,6 +5,8 @@ ticks lie a century in the future and the watermark's delay is a century too, so
 move it, a window's end would depend on how the topic happened to be cut into batches.
 """
 
+from collections.abc import Sequence
+
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as fn
 from pyspark.sql.types import (
@@ -17,37 +19,35 @@ from pyspark.sql.types import (
     StructType,
 )
 
-__all__ = ["CHANGE", "USER", "counted_changes"]
+__all__ = ["CHANGE", "change_type", "counted_changes"]
 
-USER = StructType(
-    [
-        StructField("id_str", StringType()),
-        StructField("screen_name", StringType()),
-        StructField("followers_count", LongType()),
-        StructField("verified", BooleanType()),
-    ]
-)
+_TWEET = {
+    "lang": StringType(),
+    "kind": StringType(),
+    "hashtags": ArrayType(StringType()),
+    "mentions": ArrayType(StringType()),
+    "sentiment": DoubleType(),
+    "engagement": DoubleType(),
+}
+_USER = {
+    "id_str": StringType(),
+    "screen_name": StringType(),
+    "followers_count": LongType(),
+    "verified": BooleanType(),
+}
 
-CHANGE = StructType(
-    [
-        StructField("op", StringType()),
-        StructField("at", LongType()),
-        StructField(
-            "document",
-            StructType(
-                [
-                    StructField("lang", StringType()),
-                    StructField("kind", StringType()),
-                    StructField("hashtags", ArrayType(StringType())),
-                    StructField("mentions", ArrayType(StringType())),
-                    StructField("sentiment", DoubleType()),
-                    StructField("engagement", DoubleType()),
-                    StructField("user", USER),
-                ]
-            ),
-        ),
-    ]
-)
+
+def change_type(tweet: Sequence[str], user: Sequence[str]) -> StructType:
+    """Give the type of a change event's message with only these members of its tweet and of the tweet's user."""
+    members = [StructField(name, _TWEET[name]) for name in tweet]
+    profile = StructType([StructField(name, _USER[name]) for name in user])
+    document = StructType([*members, StructField("user", profile)])
+    return StructType(
+        [StructField("op", StringType()), StructField("at", LongType()), StructField("document", document)]
+    )
+
+
+CHANGE = change_type([*_TWEET], [*_USER])
 """The members of a change event that some statistic uses; what has another type reads as null."""
 
 _CENTURY_MS = 36_525 * 86_400_000
@@ -60,18 +60,18 @@ def counted_changes(rows: DataFrame, window_ms: int, users_topic: str | None = N
     These are the inserts and snapshots of the tweets, and the inserts of `users_topic`. Gives the columns `event_time`
     (the watermark's), `is_user` (a new user, not a tweet), `is_late` (its window was final when it was read; its event
     time is then the watermark, so that it is counted as late in the window that is open), `lag_ms` (from the change
-    to the broker), `offset`, `key`, and the members of the document. `rows` need not have the column `watermark`.
+    to the broker), `offset`, and the members of the document. `rows` need not have the column `watermark`, and their
+    `msg` may be text or a `change_type`.
     """
     watermark = fn.coalesce(fn.col("watermark"), fn.lit(0)) if "watermark" in rows.columns else fn.lit(0)
     arrived = fn.unix_millis("timestamp")
+    is_parsed = isinstance(rows.schema["msg"].dataType, StructType)
     parsed = rows.select(
-        "topic",
         "offset",
-        "id",
-        "key",
+        (fn.col("topic") == fn.lit(users_topic) if users_topic else fn.lit(False)).alias("is_user"),
         watermark.alias("watermark"),
         arrived.alias("arrived"),
-        fn.from_json("msg", CHANGE).alias("change"),
+        (fn.col("msg") if is_parsed else fn.from_json("msg", CHANGE)).alias("change"),
     )
     at = fn.least(fn.coalesce("change.at", "arrived"), fn.col("arrived"))
     timed = parsed.withColumn("at", at).withColumn(
@@ -80,7 +80,6 @@ def counted_changes(rows: DataFrame, window_ms: int, users_topic: str | None = N
     return (
         timed.withColumn("event_time", fn.timestamp_millis(_event_time_ms()))
         .withWatermark("event_time", _CENTURY)
-        .withColumn("is_user", fn.col("topic") == fn.lit(users_topic) if users_topic else fn.lit(False))
         .where(_counts())
         .select(
             "event_time",
@@ -88,8 +87,6 @@ def counted_changes(rows: DataFrame, window_ms: int, users_topic: str | None = N
             "is_late",
             (fn.col("arrived") - fn.col("at")).alias("lag_ms"),
             "offset",
-            "id",
-            "key",
             "change.document.*",
         )
     )
@@ -97,7 +94,7 @@ def counted_changes(rows: DataFrame, window_ms: int, users_topic: str | None = N
 
 def _event_time_ms() -> Column:
     tick = fn.col("watermark") + fn.lit(_CENTURY_MS)
-    return fn.when(fn.col("id").isNull(), tick).when(fn.col("is_late"), fn.col("watermark")).otherwise(fn.col("at"))
+    return fn.when(fn.col("offset").isNull(), tick).when(fn.col("is_late"), fn.col("watermark")).otherwise(fn.col("at"))
 
 
 def _window_end(at: Column, window_ms: int) -> Column:

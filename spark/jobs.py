@@ -5,8 +5,10 @@ from collections.abc import Callable
 from msgspec import Struct
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
 
-from spark.changes import counted_changes
+from spark.changes import change_type, counted_changes
+from spark.rows import columns
 from spark.settings import SparkSettings
 from spark.stats_topic import window_events
 from spark.tweets_stats import tweets_stats
@@ -19,21 +21,45 @@ _POLL_S = 0.1
 
 
 class Job(Struct, frozen=True):
-    """A statistic of changes: `statistic(changes, window in ms)` becomes the events of `topic`."""
+    """A statistic of changes: `statistic(changes, window in ms)` becomes the events of `topic`.
+
+    `columns` are those that it needs of the source: reading and moving any other would cost as much again.
+    """
 
     name: str
     topic: str
     statistic: Callable[[DataFrame, int], DataFrame]
     reads_users: bool
+    columns: StructType
 
 
-JOBS = {
-    job.name: job
-    for job in (
-        Job("tweets-stats", "tweets_stats", tweets_stats, reads_users=False),
-        Job("users-stats", "users_stats", users_stats, reads_users=True),
-    )
-}
+_TWEETS_STATS = Job(
+    "tweets-stats",
+    "tweets_stats",
+    tweets_stats,
+    reads_users=False,
+    columns=columns(
+        "offset",
+        "timestamp",
+        "watermark",
+        msg=change_type(["lang", "kind", "hashtags", "mentions", "sentiment", "engagement"], ["id_str"]),
+    ),
+)
+_USERS_STATS = Job(
+    "users-stats",
+    "users_stats",
+    users_stats,
+    reads_users=True,
+    columns=columns(
+        "topic",
+        "offset",
+        "timestamp",
+        "watermark",
+        msg=change_type(["engagement"], ["id_str", "screen_name", "followers_count", "verified"]),
+    ),
+)
+
+JOBS = {job.name: job for job in (_TWEETS_STATS, _USERS_STATS)}
 
 
 def jobs_of(name: str) -> list[Job]:
@@ -72,7 +98,7 @@ def _rows(session: SparkSession, job: Job, settings: SparkSettings) -> DataFrame
         "idle": _milliseconds(settings.idle),
         "every": _milliseconds(settings.trigger),
     }
-    return session.readStream.format("tweetwire").options(**options).load()
+    return session.readStream.format("tweetwire").schema(job.columns).options(**options).load()
 
 
 def _milliseconds(seconds: float) -> str:

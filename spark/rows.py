@@ -5,9 +5,13 @@ from collections.abc import Sequence
 import msgspec
 import pyarrow as pa
 from msgspec import UNSET, Raw, Struct, UnsetType
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, TimestampType
 
-__all__ = ["COLUMNS", "COLUMNS_WITH_WATERMARK", "event_time_ms", "record_batch", "tick_batch"]
+from spark.errors import OptionError
+from spark.parsing import parse_lines
+
+__all__ = ["COLUMNS", "COLUMNS_WITH_WATERMARK", "Rows", "columns", "event_time_ms"]
 
 COLUMNS = StructType(
     [
@@ -29,20 +33,6 @@ COLUMNS_WITH_WATERMARK = StructType([*COLUMNS.fields, StructField("watermark", L
 A row without an `id` is a tick: it carries nothing but the watermark that holds from the next batch on.
 """
 
-_ARROW = pa.schema(
-    [
-        pa.field("topic", pa.string()),
-        pa.field("offset", pa.int64()),
-        pa.field("timestamp", pa.timestamp("us", tz="UTC")),
-        pa.field("id", pa.string()),
-        pa.field("priority", pa.int32()),
-        pa.field("key", pa.string()),
-        pa.field("producer", pa.string()),
-        pa.field("msg", pa.string()),
-    ]
-)
-_ARROW_WITH_WATERMARK = _ARROW.append(pa.field("watermark", pa.int64()))
-
 
 class _Row(Struct, gc=False):
     offset: int
@@ -63,31 +53,84 @@ _decode_row = msgspec.json.Decoder(_Row).decode
 _decode_timed = msgspec.json.Decoder(_Timed).decode
 
 
-def record_batch(topic: str, lines: Sequence[bytes], watermark_ms: int | None) -> pa.RecordBatch:
-    """Turn a topic's stored lines into one batch, with the column `watermark` unless it is None."""
+def columns(*names: str, msg: StructType) -> StructType:
+    """Give a schema for ``format("tweetwire")`` that has only the columns `names`, and the message parsed as `msg`."""
+    return StructType([*(COLUMNS_WITH_WATERMARK[name] for name in names), StructField("msg", msg)])
+
+
+class Rows:
+    """Makes record batches with the columns of `schema`: any of those above, `msg` as text or as a struct.
+
+    Raises OptionError for other columns.
+    """
+
+    def __init__(self, schema: StructType) -> None:
+        _check(schema)
+        self._schema = to_arrow_schema(schema, timezone="UTC")
+        self._lines_schema = pa.schema(
+            [pa.field(f.name, _LINE_TYPES.get(f.name, f.type)) for f in self._schema if f.name not in _OF_BATCH]
+        )
+        self._is_parsed = any(isinstance(field.dataType, StructType) for field in schema)
+
+    def batch(self, topic: str, lines: Sequence[bytes], watermark_ms: int | None) -> pa.RecordBatch:
+        """Turn a topic's stored lines into one batch."""
+        found = _parsed(lines, self._lines_schema) if self._is_parsed else _with_text(lines)
+        of_batch = {"topic": topic, "watermark": watermark_ms}
+        arrays = [
+            pa.repeat(pa.scalar(of_batch[field.name], field.type), len(lines))
+            if field.name in of_batch
+            else found[field.name].cast(field.type)
+            for field in self._schema
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+    def tick(self, watermark_ms: int) -> pa.RecordBatch:
+        """Make the one row that moves the watermark and stands for no event."""
+        arrays = [
+            pa.array([watermark_ms], field.type) if field.name == "watermark" else pa.nulls(1, field.type)
+            for field in self._schema
+        ]
+        return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+
+
+_OF_BATCH = ("topic", "watermark")
+_MILLISECONDS = pa.timestamp("ms", tz="UTC")
+_LINE_TYPES = {"timestamp": pa.int64()}
+
+
+def _check(schema: StructType) -> None:
+    known = {field.name: field.dataType for field in COLUMNS_WITH_WATERMARK}
+    for field in schema:
+        is_parsed = field.name == "msg" and isinstance(field.dataType, StructType)
+        if not is_parsed and known.get(field.name) != field.dataType:
+            raise OptionError(
+                f'format("tweetwire") has no column {field.name} {field.dataType.simpleString()}; it has '
+                f"{', '.join(f'{name} {kind.simpleString()}' for name, kind in known.items())}, or a struct as msg"
+            )
+
+
+def _parsed(lines: Sequence[bytes], schema: pa.Schema) -> dict[str, pa.Array]:
+    table = parse_lines(lines, schema).combine_chunks()
+    found = {name: table[name].combine_chunks() for name in table.column_names}
+    if "timestamp" in found:
+        found["timestamp"] = found["timestamp"].cast(_MILLISECONDS)
+    if "priority" in found:
+        found["priority"] = found["priority"].fill_null(0)
+    return found
+
+
+def _with_text(lines: Sequence[bytes]) -> dict[str, pa.Array]:
     # One decode of one array costs half of a decode a line.
     rows = _decode_rows(b"[" + b",".join(lines) + b"]")
-    arrays = [
-        pa.repeat(pa.scalar(topic), len(rows)),
-        pa.array([row.offset for row in rows], pa.int64()),
-        pa.array([row.timestamp * 1000 for row in rows], pa.timestamp("us", tz="UTC")),
-        pa.array([row.id for row in rows], pa.string()),
-        pa.array([row.priority for row in rows], pa.int32()),
-        pa.array([row.key for row in rows], pa.string()),
-        pa.array([row.producer for row in rows], pa.string()),
-        pa.array([bytes(row.msg) for row in rows], pa.string()),
-    ]
-    if watermark_ms is None:
-        return pa.RecordBatch.from_arrays(arrays, schema=_ARROW)
-    arrays.append(pa.repeat(pa.scalar(watermark_ms, pa.int64()), len(rows)))
-    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW_WITH_WATERMARK)
-
-
-def tick_batch(watermark_ms: int) -> pa.RecordBatch:
-    """Make the one row that moves the watermark and stands for no event."""
-    arrays = [pa.nulls(1, field.type) for field in _ARROW]
-    arrays.append(pa.array([watermark_ms], pa.int64()))
-    return pa.RecordBatch.from_arrays(arrays, schema=_ARROW_WITH_WATERMARK)
+    return {
+        "offset": pa.array([row.offset for row in rows], pa.int64()),
+        "timestamp": pa.array([row.timestamp for row in rows], _MILLISECONDS),
+        "id": pa.array([row.id for row in rows], pa.string()),
+        "priority": pa.array([row.priority for row in rows], pa.int32()),
+        "key": pa.array([row.key for row in rows], pa.string()),
+        "producer": pa.array([row.producer for row in rows], pa.string()),
+        "msg": pa.array([bytes(row.msg) for row in rows], pa.string()),
+    }
 
 
 def event_time_ms(line: bytes) -> tuple[int, int]:

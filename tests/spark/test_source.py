@@ -18,6 +18,7 @@ from spark.errors import DataLossError, OptionError
 from spark.link import Link
 from spark.options import ReadOptions, parse_start
 from spark.progress import Position
+from spark.rows import COLUMNS, COLUMNS_WITH_WATERMARK
 from spark.source import TopicStreamReader
 from tests.processes import BrokerProcess
 
@@ -38,7 +39,8 @@ def reader_with(broker: BrokerProcess) -> Iterator[Callable[..., TopicStreamRead
     with ExitStack() as stack:
 
         def make(topic: str = "tweets", **others: str) -> TopicStreamReader:
-            reader = TopicStreamReader(options(broker, topic, **others))
+            schema = COLUMNS_WITH_WATERMARK if "watermark" in others else COLUMNS
+            reader = TopicStreamReader(options(broker, topic, **others), schema)
             stack.callback(reader.stop)
             return reader
 
@@ -245,7 +247,7 @@ def test_without_a_broker_it_gives_up_when_its_time_is_over(broker: BrokerProces
 )
 def test_filters_narrow_what_a_batch_reads(broker: BrokerProcess, filters: list[Any], expected: range) -> None:
     publish(broker, "tweets", 100)
-    reader = TopicBatchReader(options(broker, ranges="3"))
+    reader = TopicBatchReader(options(broker, ranges="3"), COLUMNS)
     assert list(reader.pushFilters(filters)) == filters
     found = rows(batch for part in reader.partitions() for batch in reader.read(part))
     assert [row["offset"] for row in found] == list(expected)

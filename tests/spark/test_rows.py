@@ -1,0 +1,111 @@
+"""Stored lines as Arrow columns: parsed by Arrow where it can, and the same where it cannot."""
+
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as fn
+from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+
+from spark.changes import CHANGE
+from spark.errors import OptionError
+from spark.parsing import parse_lines
+from spark.rows import COLUMNS, COLUMNS_WITH_WATERMARK, Rows, columns
+from tests.spark import samples
+
+ALL = columns("topic", "offset", "timestamp", "id", "priority", "key", "producer", "watermark", msg=CHANGE)
+SCHEMA = pa.schema(
+    [
+        pa.field("n", pa.int64()),
+        pa.field("x", pa.float64()),
+        pa.field("s", pa.string()),
+        pa.field("b", pa.bool_()),
+        pa.field("l", pa.list_(pa.string())),
+        pa.field("o", pa.struct([pa.field("n", pa.int64())])),
+    ]
+)
+WELL_TYPED = st.fixed_dictionaries(
+    {},
+    optional={
+        "n": st.none() | st.integers(-(1 << 63), (1 << 63) - 1),
+        "x": st.none() | st.floats(allow_nan=False, allow_infinity=False),
+        "s": st.none() | st.text(),
+        "b": st.none() | st.booleans(),
+        "l": st.none() | st.lists(st.none() | st.text()),
+        "o": st.none() | st.fixed_dictionaries({"n": st.integers(-9, 9)}),
+        "other": st.text() | st.lists(st.integers()),
+    },
+)
+ODD = ["1.5", "9" * 30, '"text"', "[1, [2]]", '{"n": "no", "q": []}', "true", "1e9", "null"]
+
+
+def line(number: int, msg: Any) -> bytes:
+    """What the broker stores; some events have a priority, a key and a producer."""
+    stored: dict[str, Any] = {"offset": number, "timestamp": 1_700_000_000_000 + number, "id": f"id-{number}"}
+    if number % 2:
+        stored |= {"priority": 3, "key": "k", "producer": "p", "sequence": number}
+    return msgspec.json.encode({**stored, "msg": msg})
+
+
+@given(st.lists(WELL_TYPED, min_size=1))
+def test_values_of_the_types_asked_for_come_as_they_are(objects: list[dict[str, Any]]) -> None:
+    names = SCHEMA.names
+    found = parse_lines([msgspec.json.encode(one) for one in objects], SCHEMA).to_pylist()
+    assert found == [{name: one.get(name) for name in names} for one in objects]
+
+
+@pytest.mark.parametrize("odd", ODD)
+def test_a_value_of_another_type_is_null_and_takes_nothing_else_with_it(odd: str) -> None:
+    plain = b'{"n":1,"x":2.5,"s":"t","b":false,"l":["e"],"o":{"n":3}}'
+    for name in SCHEMA.names:
+        lines = [plain] * 500
+        lines[321] = b'{"' + name.encode() + b'":' + odd.encode() + b"}"
+        found = parse_lines(lines, SCHEMA)
+        rows = found.to_pylist()
+        assert found.schema == SCHEMA
+        assert rows.pop(321).keys() == set(SCHEMA.names)
+        assert rows == [msgspec.json.decode(plain)] * 499
+
+
+def test_messages_come_parsed_as_from_json_parses_them(spark_session: SparkSession) -> None:
+    messages = [
+        *samples.ODD,
+        *samples.changes(20),
+        {"op": "insert", "at": 1.5, "document": {"lang": 7, "hashtags": "x"}},
+    ]
+    messages += [{"op": 5, "document": {"user": {"verified": "yes", "followers_count": 1 << 70}, "sentiment": 1}}]
+    texts = [msgspec.json.encode(message).decode() for message in messages]
+    table = spark_session.createDataFrame([(text,) for text in texts], "msg string")
+    wanted = [row["msg"] for row in table.select(fn.from_json("msg", CHANGE).alias("msg")).collect()]
+    batch = Rows(ALL).batch("tweets", [line(n, message) for n, message in enumerate(messages)], 0)
+    found = batch.column("msg").to_pylist()
+    nothing = {"op": None, "at": None, "document": None}
+    assert [one or nothing for one in found] == [row.asDict(recursive=True) if row else nothing for row in wanted]
+
+
+def test_the_columns_are_the_same_whether_the_message_is_parsed_or_not() -> None:
+    lines = [line(n, change) for n, change in enumerate(samples.changes(30))]
+    parsed, plain = (Rows(schema).batch("t", lines, 17) for schema in (ALL, COLUMNS_WITH_WATERMARK))
+    names = [name for name in COLUMNS_WITH_WATERMARK.names if name != "msg"]
+    assert parsed.select(names).equals(plain.select(names))
+    assert plain.column("priority").to_pylist()[:2] == [0, 3]
+    assert Rows(ALL).tick(18).select(names).equals(Rows(COLUMNS_WITH_WATERMARK).tick(18).select(names))
+
+
+def test_only_the_columns_asked_for_are_made() -> None:
+    schema = StructType([COLUMNS["msg"], COLUMNS["offset"]])
+    batch = Rows(schema).batch("t", [line(5, {"a": 1})], None)
+    assert batch.to_pylist() == [{"msg": '{"a":1}', "offset": 5}]
+
+
+@pytest.mark.parametrize(
+    "field",
+    [StructField("surprise", StringType()), StructField("offset", StringType()), StructField("msg", LongType())],
+)
+def test_a_column_that_there_is_not_is_refused(field: StructField) -> None:
+    with pytest.raises(OptionError, match="it has topic string, offset bigint"):
+        Rows(StructType([StructField("priority", IntegerType()), field]))
