@@ -37,7 +37,8 @@ compose-test: $(STAMP) ## build the images, start the stack in containers, kill 
 
 faults: $(STAMP) ## power cuts, damage, failing disks, kills; then long kill tests of all programs (ARGS='--cycles 500')
 	@$(BIN)/python -m tests.faults $(ARGS)
-	@TWEETWIRE_FAULT_ROUNDS=300 TWEETWIRE_HANDSHAKE_ROUNDS=200 TWEETWIRE_TEST_OUTAGE=30 TWEETWIRE_TEST_KILLS=10 $(BIN)/python -m pytest -n 0 --timeout 1800 \
+	@TWEETWIRE_FAULT_ROUNDS=300 TWEETWIRE_HANDSHAKE_ROUNDS=200 TWEETWIRE_TEST_OUTAGE=30 TWEETWIRE_TEST_KILLS=10 \
+		TWEETWIRE_TEST_NACKS=1000000 $(BIN)/python -m pytest -n 0 --timeout 1800 tests/faults/test_growth.py \
 		tests/broker/test_exactly_once.py tests/change_stream/test_exactly_once.py tests/sse_ingest/test_outage.py tests/spark/test_program.py
 
 check: $(STAMP) ## lint, format, types, and who may import whom

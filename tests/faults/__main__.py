@@ -3,12 +3,14 @@
 import logging
 import sys
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from random import Random
+from tempfile import TemporaryDirectory
 from typing import Final
 
 import anyio
 import structlog
-from pydantic import Field, ValidationError
+from pydantic import ByteSize, Field, ValidationError
 from pydantic_settings import BaseSettings, CliApp
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -18,6 +20,7 @@ from broker.program import settings_config
 from tests.faults.damage import bit_flips, truncations
 from tests.faults.failing_calls import failing_calls
 from tests.faults.kills import kills
+from tests.faults.long_log import STEP_BYTES, long_log
 from tests.faults.power_cuts import memory_folder, power_cuts, record
 from tests.faults.verdict import Verdict
 
@@ -36,6 +39,11 @@ class FaultSettings(BaseSettings):
     lengths: int = Field(4, ge=0, description="lengths that each file of three folders is cut to")
     failing: int = Field(60, ge=0, description="runs in which calls fail (ENOSPC, EROFS, EIO, a sync)")
     cycles: int = Field(200, ge=0, description="SIGKILLs of a real broker under load")
+    log_size: ByteSize = Field(
+        ByteSize(10 << 30),
+        ge=0,
+        description="size of a long log whose broker is killed (bytes, or 10GiB; needs the room)",
+    )
     seed: int = Field(1, description="seed of all that is random; kills are as random as the machine")
 
 
@@ -72,6 +80,10 @@ async def _run(settings: FaultSettings) -> dict[str, Verdict]:
             lambda tell: failing_calls(settings.failing, dice, tell, EVENTS_OF_FAILING),
         )
         await collect("SIGKILLs", settings.cycles, lambda tell: _kills(settings.cycles, dice, tell))
+        if settings.log_size:
+            await collect(
+                "a long log", settings.log_size // STEP_BYTES, lambda tell: _long_log(settings.log_size, dice, tell)
+            )
     return found
 
 
@@ -79,6 +91,11 @@ async def _kills(cycles: int, dice: Random, tell: Callable[[], None]) -> AsyncIt
     with memory_folder() as folder:
         for verdict in kills(cycles, dice, folder, tell) if cycles else ():
             yield verdict
+
+
+async def _long_log(size: int, dice: Random, tell: Callable[[], None]) -> AsyncIterator[Verdict]:
+    with TemporaryDirectory(prefix="tweetwire-faults-", dir=".") as folder:
+        yield long_log(size, Path(folder), dice, tell)
 
 
 def _show(found: dict[str, Verdict]) -> None:

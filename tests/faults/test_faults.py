@@ -9,6 +9,7 @@ import pytest
 from tests.faults.damage import bit_flips, truncations
 from tests.faults.failing_calls import KINDS, failing_calls
 from tests.faults.kills import kills
+from tests.faults.long_log import long_log
 from tests.faults.power_cuts import Recording, memory_folder, power_cuts, record
 from tests.faults.verdict import Verdict
 
@@ -74,3 +75,7 @@ def test_after_kills_under_load_all_that_was_confirmed_is_there_once(tmp_path: P
     total = sum(kills(2, Random(6), tmp_path, nothing), Verdict())
     assert total.faults == 2
     assert_clean(total)
+
+
+def test_a_long_log_is_whole_after_a_kill(tmp_path: Path) -> None:
+    assert_clean(long_log(40 << 20, tmp_path, Random(7), nothing, "--segment-bytes", "2MiB", "--recent-bytes", "1MiB"))
