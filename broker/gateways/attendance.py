@@ -54,14 +54,16 @@ class Attendance:
                 self._note_cut_off(id_)
                 return
             # No await since the inbox was found empty: what is routed from now on comes to the client itself.
-            client = self._clients.by_id[id_] = Client(id_, stream)
+            client = Client(id_, stream)
+            self._clients.join(client)
             try:
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(_cancel_at_end, stream, tasks.cancel_scope)
                     await client.send_all(self._stalled_after_s)
                     tasks.cancel_scope.cancel()
             finally:
-                del self._clients.by_id[id_]
+                self._clients.leave(client)
+                client.close()
                 if self._inboxes is not None:
                     self._inboxes.put_back(id_, self._router.offset - 1, client.unsent())
             if client.is_cut_off:

@@ -142,7 +142,7 @@ class EventSource:
     async def _drain(self) -> None:
         """End in this order: what is on its way is routed, then sent to the clients, then what is left put into inboxes."""
         with anyio.move_on_after(DRAIN_S):
-            while self._log.unstored:
+            while self._log.unstored or self._router.is_busy:
                 await anyio.sleep(POLL_S)
         with anyio.move_on_after(DRAIN_S):
             await self._attendance.dismiss()

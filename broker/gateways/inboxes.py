@@ -82,7 +82,7 @@ class Inboxes:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._keep_now_and_then)
             while True:
-                self._stored += len(await self._outlet.stored())
+                self._stored += sum(stored.events for stored in await self._outlet.stored())
                 self._move()
 
     async def catch_up(self, id_: bytes, stream: ByteStream, stalled_after_s: float) -> bool:

@@ -7,8 +7,8 @@ again after a pause, before anything newer.
 
 import re
 from collections import deque
-from collections.abc import Iterable
-from typing import Final
+from itertools import groupby
+from typing import Final, NamedTuple
 
 import anyio
 import structlog
@@ -19,50 +19,70 @@ from broker.events import IncomingEvent
 from broker.protocol.commands import Publish
 from broker.server import Server
 
-__all__ = ["Outlet", "Placed"]
+__all__ = ["Outlet", "Stored"]
 
 RETRY_S: Final = 1.0
 
-_CONFIRMATION = re.compile(rb"\+OK (?:pub [^ ]+ (\d+)(?:-(\d+))? |dup )")
+_CONFIRMATION = re.compile(rb"\+OK (?:pub [^ ]+ (\d+)(?:-(\d+))? |dup [^ ]+ (\d+))")
 
 logger = structlog.stdlib.get_logger()
 
-Placed = tuple[str, IncomingEvent]
-"""A topic and an event for it; once stored, the event knows its offset."""
+
+class Stored(NamedTuple):
+    """So many events that a topic has from offset `first` on, or one that it has had there before."""
+
+    topic: str
+    first: int
+    events: int
+
+
+class _Given(NamedTuple):
+    """Events for one topic, behind each other."""
+
+    topic: str
+    events: list[IncomingEvent]
 
 
 class Outlet:
-    """Publishes as `name`; `dropped` counts what there was no topic for. One task at a time asks for what is `stored`."""
+    """Publishes as `name`. One task at a time asks for what is `stored`.
+
+    `unconfirmed` counts the events that are not known to be stored, `dropped` what there was no topic for.
+    """
 
     def __init__(self, server: Server, name: str) -> None:
         self.session: Session = server.admit(name, self._wake)
+        self.unconfirmed = 0
         self.dropped = 0
         self._server = server
-        self._unanswered: deque[Placed] = deque()
-        self._again: list[Placed] = []
+        self._unanswered: deque[_Given] = deque()
+        self._again: list[_Given] = []
+        # How many of the first ones that are unanswered have been refused before.
+        self._repeated = 0
+        self._stored: list[Stored] = []
         self._has_replies = anyio.Event()
 
     @property
-    def unconfirmed(self) -> int:
-        """How many events are not known to be stored."""
-        return len(self._unanswered) + len(self._again)
-
-    @property
     def is_failing(self) -> bool:
-        """Whether something was refused and has not come again."""
-        return bool(self._again)
+        """Whether something was refused and has not been stored since."""
+        return bool(self._again or self._repeated)
 
     def give(self, topic: str, events: list[IncomingEvent]) -> None:
         """Publish behind what was given before; `Server.carry_out` has to follow."""
+        # What was refused a moment ago must stand before these.
+        self._take_replies()
+        self.unconfirmed += len(events)
+        given = _Given(topic, events)
         if self._again:
-            self._again += [(topic, event) for event in events]
+            self._again.append(given)
         else:
-            self._publish(topic, events)
+            self._publish(given)
 
-    async def stored(self) -> list[Placed]:
+    async def stored(self) -> list[Stored]:
         """Wait until something is stored; returns it, the events of one topic in their order."""
         while True:
-            if stored := self._take_replies():
+            self._take_replies()
+            if self._stored:
+                stored, self._stored = self._stored, []
                 return stored
             if self._again and not self._unanswered:
                 await anyio.sleep(RETRY_S)
@@ -78,52 +98,74 @@ class Outlet:
     def _wake(self) -> None:
         self._has_replies.set()
 
-    def _publish(self, topic: str, events: list[IncomingEvent]) -> None:
-        placed = [(topic, event) for event in events]
+    def _publish(self, given: _Given) -> None:
         try:
-            self._server.broker.topic(topic)
+            self._server.broker.topic(given.topic)
         except Refusal as refusal:
-            self._refuse(placed, refusal)
+            self._do_without(given, refusal)
             return
-        self._unanswered += placed
-        self._server.broker.execute(self.session, Publish(topic, events), self._server.now_ms())
+        self._unanswered.append(given)
+        self._server.broker.execute(self.session, Publish(given.topic, given.events), self._server.now_ms())
 
-    def _refuse(self, placed: list[Placed], refusal: Refusal) -> None:
+    def _do_without(self, given: _Given, refusal: Refusal) -> None:
         """Keep for later what has no topic yet, or lose it where there may be no topic more."""
         if refusal.code == "disk":
-            self._again += placed
+            self._keep_refused([given], refusal.text)
             self._has_replies.set()
             return
-        self.dropped += len(placed)
-        logger.error("events of a gateway have no topic and are dropped", topic=placed[0][0], reason=refusal.text)
+        self.dropped += len(given.events)
+        self.unconfirmed -= len(given.events)
+        logger.error("events of a gateway have no topic and are dropped", topic=given.topic, reason=refusal.text)
 
     def _give_again(self) -> None:
         again, self._again = self._again, []
-        for topic, events in _runs(again):
-            self.give(topic, events)
+        for given in _by_topic(again):
+            self._publish(given)
+        self._repeated = sum(len(given.events) for given in self._unanswered)
         self._server.carry_out()
 
-    def _take_replies(self) -> list[Placed]:
-        stored: list[Placed] = []
-        for line in self.session.take_output().splitlines():
-            confirmed = _CONFIRMATION.match(line)
-            if confirmed is not None:
-                first, last = confirmed.groups()
-                count = int(last) - int(first) + 1 if last else 1
-                stored += [self._unanswered.popleft() for _ in range(count)]
-            elif line.startswith(b"-"):
-                self._take_refusal(line)
-        return stored
+    def _take_replies(self) -> None:
+        if not self.session.outbox.size:
+            return
+        for is_refusal, lines in groupby(self.session.take_output().splitlines(), lambda line: line.startswith(b"-")):
+            if is_refusal:
+                refusals = list(lines)
+                self._keep_refused(self._take_unanswered(len(refusals)), refusals[0].decode())
+            else:
+                for line in lines:
+                    self._take_confirmation(line)
 
-    def _take_refusal(self, line: bytes) -> None:
+    def _take_confirmation(self, line: bytes) -> None:
+        confirmed = _CONFIRMATION.match(line)
+        if confirmed is None:
+            return
+        first, last, duplicate = confirmed.groups()
+        count = int(last) - int(first) + 1 if last else 1
+        topic = self._take_unanswered(count)[0].topic
+        self.unconfirmed -= count
+        self._stored.append(Stored(topic, int(first or duplicate), count))
+
+    def _take_unanswered(self, count: int) -> list[_Given]:
+        """Take off the first `count` events."""
+        taken: list[_Given] = []
+        self._repeated = max(0, self._repeated - count)
+        while count:
+            topic, events = self._unanswered.popleft()
+            if len(events) > count:
+                self._unanswered.appendleft(_Given(topic, events[count:]))
+            taken.append(_Given(topic, events[:count]))
+            count -= len(taken[-1].events)
+        return taken
+
+    def _keep_refused(self, refused: list[_Given], reason: str) -> None:
         if not self._again:
-            logger.error("the disk refuses what a gateway has to store; trying again", reason=line.decode())
-        self._again.append(self._unanswered.popleft())
+            logger.error("the disk refuses what a gateway has to store; trying again", reason=reason)
+        self._again += refused
 
 
-def _runs(placed: Iterable[Placed]) -> list[tuple[str, list[IncomingEvent]]]:
+def _by_topic(given: list[_Given]) -> list[_Given]:
     """Put events for one topic together, each topic's in their order."""
     by_topic: dict[str, list[IncomingEvent]] = {}
-    for topic, event in placed:
-        by_topic.setdefault(topic, []).append(event)
-    return list(by_topic.items())
+    for topic, events in given:
+        by_topic.setdefault(topic, []).extend(events)
+    return [_Given(topic, events) for topic, events in by_topic.items()]

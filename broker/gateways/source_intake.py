@@ -1,5 +1,6 @@
 """The source's side: its bytes → lines in sequence."""
 
+from operator import attrgetter
 from typing import Final
 
 import anyio
@@ -9,7 +10,7 @@ from anyio.abc import ByteStream
 from broker.core import Broker
 from broker.errors import Refusal
 from broker.gateways.sequencer import Sequencer
-from broker.gateways.source_lines import SourceEvent, SourceLines, parse_source_line
+from broker.gateways.source_lines import SourceEvent, SourceLines, parse_source_lines
 from broker.gateways.source_log import SourceLog
 from broker.gateways.source_state import SOURCE_LOG
 from broker.server import Server
@@ -24,6 +25,8 @@ SLOW_PAUSE_S: Final = 0.02
 GIVE_UP_FACTOR: Final = 4
 GIVE_UP_HELD_MIN: Final = 100_000
 QUESTION: Final = b"?"
+
+_sequence = attrgetter("sequence")
 
 logger = structlog.stdlib.get_logger()
 
@@ -70,18 +73,15 @@ class Intake:
     def _take(self, lines: list[bytes]) -> bool:
         """Take lines; returns whether one was the question."""
         is_asked = False
-        numbered: list[tuple[int, SourceEvent]] = []
-        for line in lines:
-            try:
-                event = parse_source_line(line)
-            except Refusal as refusal:
-                if line.rstrip(b"\r") == QUESTION:
-                    is_asked = True
-                elif line.rstrip(b"\r"):
-                    self._reject(refusal)
-            else:
-                numbered.append((event.sequence, event))
-        self._log.append(self._sequencer.push(numbered))
+        events: list[SourceEvent] = []
+        for event in parse_source_lines(lines):
+            if isinstance(event, SourceEvent):
+                events.append(event)
+            elif event.line.rstrip(b"\r") == QUESTION:
+                is_asked = True
+            elif event.line.rstrip(b"\r"):
+                self._reject(event)
+        self._log.append(self._sequencer.push(zip(map(_sequence, events), events, strict=True)))
         if self._sequencer.held > self._give_up_held:
             self._give_up_gap()
         self._count()

@@ -10,11 +10,21 @@ A line is ``<sequence>|<kind>`` and the ids that its kind needs, ended by ``\n``
 """
 
 import re
-from typing import Final, NamedTuple
+from typing import Final
+
+from msgspec import Struct
 
 from broker.errors import Refusal
 
-__all__ = ["ID_BYTES_MAX", "LINE_BYTES_MAX", "SourceEvent", "SourceLines", "is_id", "parse_source_line"]
+__all__ = [
+    "ID_BYTES_MAX",
+    "LINE_BYTES_MAX",
+    "SourceEvent",
+    "SourceLines",
+    "is_id",
+    "parse_source_line",
+    "parse_source_lines",
+]
 
 ID_BYTES_MAX: Final = 64
 LINE_BYTES_MAX: Final = 256
@@ -22,11 +32,12 @@ LINE_BYTES_MAX: Final = 256
 # The letters that a topic's name may have, since an inbox is one.
 _ID = re.compile(rb"[A-Za-z0-9_.\-]{1,%d}" % ID_BYTES_MAX)
 _LINE = re.compile(
-    rb"([0-9]{1,18})\|(?:([FUP])\|(%b)\|(%b)|(S)\|(%b)|(B))(\r?)" % (_ID.pattern, _ID.pattern, _ID.pattern)
+    rb"^((?!0+\|)([0-9]{1,18})\|(?:([FUP])\|(%b)\|(%b)|(S)\|(%b)|(B))\r?)$" % (_ID.pattern, _ID.pattern, _ID.pattern),
+    re.MULTILINE,
 )
 
 
-class SourceEvent(NamedTuple):
+class SourceEvent(Struct, frozen=True, gc=False):
     """What one line asks for; `sender` and `recipient` are empty where the kind has none.
 
     `line` is the line as it came, without its ``\\n`` but with its ``\\r`` where it had one.
@@ -39,20 +50,36 @@ class SourceEvent(NamedTuple):
     line: bytes
 
 
+def parse_source_lines(lines: list[bytes]) -> list[SourceEvent] | list[SourceEvent | Refusal]:
+    """Return for each line (without its ``\\n``) what it asks for, or a refusal ``bad_event``."""
+    found = _LINE.findall(b"\n".join(lines))
+    if len(found) == len(lines):
+        return [_event(groups) for groups in found]
+    return [_event_or_refusal(line) for line in lines]
+
+
 def parse_source_line(line: bytes) -> SourceEvent:
-    """Return the event that a line (without its ``\\n``) is. Raises Refusal ``bad_event``."""
+    """Return what a line (without its ``\\n``) asks for. Raises Refusal ``bad_event``."""
     found = _LINE.fullmatch(line)
     if found is None:
         raise Refusal(
-            "bad_event", "no line of an event source: <sequence>|F|<from>|<to>, |U|, |P|, |S|<from> or |B", line
+            "bad_event",
+            "no line of an event source: <sequence from 1 on>|F|<from>|<to>, |U|, |P|, |S|<from> or |B",
+            line,
         )
-    number, kind, sender, recipient, status, teller, everybody, _ = found.groups()
-    sequence = int(number)
-    if not sequence:
-        raise Refusal("bad_event", "sequences begin at 1", line)
-    if kind is not None:
-        return SourceEvent(sequence, kind, sender, recipient, line)
-    return SourceEvent(sequence, status or everybody, teller or b"", b"", line)
+    return _event(found.groups(b""))
+
+
+def _event(groups: tuple[bytes, ...]) -> SourceEvent:
+    line, number, kind, sender, recipient, status, teller, everybody = groups
+    return SourceEvent(int(number), kind or status or everybody, sender or teller, recipient, line)
+
+
+def _event_or_refusal(line: bytes) -> SourceEvent | Refusal:
+    try:
+        return parse_source_line(line)
+    except Refusal as refusal:
+        return refusal
 
 
 def is_id(text: bytes) -> bool:

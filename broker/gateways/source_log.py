@@ -1,6 +1,5 @@
 """The event source's lines on their way to the disk, in sequence."""
 
-from collections import deque
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
@@ -13,17 +12,17 @@ from broker.gateways.source_state import FOLLOWERS_LOG, PRODUCER, SOURCE_LOG, en
 from broker.protocol.commands import Checkpoint
 from broker.server import Server
 
-__all__ = ["SourceLog", "Stored"]
+__all__ = ["SourceLog", "StoredLines"]
 
 UNSTORED_MAX: Final = 20_000
 NO_INBOXES: Final = "no-inboxes"
 
 
-class Stored(NamedTuple):
-    """A line that is stored at `offset`; `event` is None for the source's end."""
+class StoredLines(NamedTuple):
+    """Lines that are stored from offset `first` on; None stands for the source's end."""
 
-    offset: int
-    event: SourceEvent | None
+    first: int
+    events: list[SourceEvent | None]
 
 
 class SourceLog:
@@ -35,7 +34,7 @@ class SourceLog:
         self._server = server
         self._outlet = Outlet(server, "event-source")
         server.broker.owners[SOURCE_LOG] = self._outlet.session
-        self._unstored: deque[SourceEvent | None] = deque()
+        self._unstored: list[SourceEvent | None] = []
         self._has_room = anyio.Event()
 
     @property
@@ -64,12 +63,12 @@ class SourceLog:
             self._has_room = anyio.Event()
             await self._has_room.wait()
 
-    async def stored(self) -> list[Stored]:
+    async def stored(self) -> list[StoredLines]:
         """Wait until lines are stored, and return them in sequence."""
         while True:
-            stored = [event for topic, event in await self._outlet.stored() if topic == SOURCE_LOG]
+            stored = [stored for stored in await self._outlet.stored() if stored.topic == SOURCE_LOG]
             if stored:
-                return [self._take(event) for event in stored]
+                return [StoredLines(first, self._take(count)) for _, first, count in stored]
 
     def forget_routed(self) -> None:
         """There are no inboxes: a later start with inboxes must not fill them with what comes now."""
@@ -88,13 +87,12 @@ class SourceLog:
         self._outlet.give(topic, events)
         self._server.carry_out()
 
-    def _take(self, stored: IncomingEvent) -> Stored:
-        event = self._unstored.popleft()
+    def _take(self, count: int) -> list[SourceEvent | None]:
+        events = self._unstored[:count]
+        del self._unstored[:count]
         self._has_room.set()
-        if event is not None:
-            self.due = event.sequence + 1
-        elif not self.goes_on:
-            self.due = 1
-        # The broker has given the event its offset when it took it in.
-        assert isinstance(stored.offset, int)  # noqa: S101
-        return Stored(stored.offset, event)
+        for event in reversed(events):
+            if event is not None or not self.goes_on:
+                self.due = event.sequence + 1 if event is not None else 1
+                break
+        return events

@@ -1,6 +1,5 @@
 """Stored lines → those whom they are for."""
 
-from collections.abc import Sequence
 from typing import Final
 
 import anyio
@@ -10,7 +9,7 @@ from broker.gateways.follow_graph import FollowGraph, recipients
 from broker.gateways.inboxes import Inboxes
 from broker.gateways.source_clients import Clients
 from broker.gateways.source_lines import SourceEvent
-from broker.gateways.source_log import SourceLog, Stored
+from broker.gateways.source_log import SourceLog
 from broker.gateways.source_state import kept_graph
 
 __all__ = ["Router"]
@@ -19,15 +18,16 @@ RUN_EVENTS: Final = 1000
 """So many events are routed at once; others have their turn between."""
 KEEP_GRAPH_EVERY: Final = 200_000
 """Events, at least; twice the graph's edges, if that is more, so that keeping costs each event the same."""
-SEND_TURNS: Final = 3
-"""After so many turns of the event loop each client that was woken has been sent to once."""
 SHARE: Final = 4.0
-"""While more is coming, so much more time goes into routing than into sending: with many clients, sends cost most."""
+"""While more is coming, so much more time goes into everything else than into sending, whose cost is the clients' number."""
 SLOW_POLL_S: Final = 0.005
 
 
 class Router:
-    """Applies the rules to what is stored. `arriving` are those who are connected and get what their inbox has."""
+    """Applies the rules to what is stored. `arriving` are those who are connected and get what their inbox has.
+
+    `ends` counts the sources' ends whose lines have all been given to the clients.
+    """
 
     def __init__(
         self,
@@ -42,40 +42,47 @@ class Router:
         self.arriving: set[bytes] = set()
         self.offset = offset
         self.ends = 0
+        self.is_busy = False
         self._log = log
         self._graph = graph
         self._clients = clients
         self._inboxes = inboxes
         self._counts = counts
         self._graph_kept = offset
-        self._flush_at = 0.0
+        self._send_at = 0.0
 
     async def run(self) -> None:
         """Route what is stored, for ever."""
         while True:
             stored = await self._log.stored()
-            for first in range(0, len(stored), RUN_EVENTS):
-                self._route_run(stored[first : first + RUN_EVENTS])
-                await self._flush(is_last=first + RUN_EVENTS >= len(stored) and not self._log.unstored)
-                while self._is_someone_behind():
-                    self._clients.flush()
-                    await anyio.sleep(SLOW_POLL_S)
+            self.is_busy = True
+            for offset, events in stored:
+                for first in range(0, len(events), RUN_EVENTS):
+                    await self._take(offset + first, events[first : first + RUN_EVENTS])
+            if not self._log.unstored:
+                await self._clients.send()
+            self.is_busy = False
 
-    def _route_run(self, run: Sequence[Stored]) -> None:
+    async def _take(self, offset: int, run: list[SourceEvent | None]) -> None:
+        self._route_run(offset, run)
+        await self._send(is_due=None in run or self._is_someone_behind())
+        self.ends += run.count(None)
+        while self._is_someone_behind():
+            await anyio.sleep(SLOW_POLL_S)
+
+    def _route_run(self, offset: int, run: list[SourceEvent | None]) -> None:
         reached = 0
-        for offset, event in run:
+        for at, event in enumerate(run, offset):
             if event is not None:
                 self._graph.apply(event)
-                reached += self._route(offset, event)
-        self._clients.hand_over()
-        self.offset = run[-1].offset + 1
+                reached += self._route(at, event)
+        self.offset = offset + len(run)
         if self._inboxes is not None:
             self._inboxes.hand_over(self.offset)
-        self.ends += sum(stored.event is None for stored in run)
         self._counts["event_source_events"] += len(run)
         self._counts["event_source_lines"] += reached
         if self.offset - self._graph_kept >= max(KEEP_GRAPH_EVERY, 2 * self._graph.edges):
-            self._keep_graph(run[-1].event)
+            self._keep_graph(run[-1])
 
     def _route(self, offset: int, event: SourceEvent) -> int:
         """Give one event to those it is for; returns to how many that are connected."""
@@ -91,15 +98,13 @@ class Router:
                     self._inboxes.put(id_, offset, event.line)
         return reached
 
-    async def _flush(self, *, is_last: bool) -> None:
-        """Have the clients sent to, unless more is coming and the last time has cost too much for that."""
+    async def _send(self, *, is_due: bool) -> None:
+        """Send to the clients, unless more is coming and the last time has cost too much for that."""
         began_at = anyio.current_time()
-        if is_last or began_at >= self._flush_at:
-            self._clients.flush()
-            for _ in range(SEND_TURNS):
-                await lowlevel.checkpoint()
+        if is_due or began_at >= self._send_at:
+            await self._clients.send()
             ended_at = anyio.current_time()
-            self._flush_at = ended_at + SHARE * (ended_at - began_at)
+            self._send_at = ended_at + SHARE * (ended_at - began_at)
         await lowlevel.checkpoint()
 
     def _is_someone_behind(self) -> bool:
