@@ -205,6 +205,9 @@ class Server:
             await anyio.sleep(TICK_S)
             self.broker.tick(self.now_ms())
             self.carry_out()
+            now_s = time.monotonic()
+            for connection in [one for one in self._connections.values() if one.is_stalled(now_s)]:
+                connection.close(End.STALLED)
 
     async def _close(self) -> None:
         """End in this order: connections, then pending batches, then the state, which tells where the logs end."""

@@ -18,6 +18,7 @@ class Consumer:
     __slots__ = (
         "_departing",
         "_ids",
+        "_taken",
         "_unsent",
         "deadlines",
         "fetching",
@@ -25,7 +26,6 @@ class Consumer:
         "prefetch",
         "session",
         "subscription",
-        "taken",
     )
 
     def __init__(self, session: "Session", subscription: "Subscription", prefetch: int) -> None:
@@ -33,8 +33,9 @@ class Consumer:
         self.subscription = subscription
         self.prefetch = prefetch
         self.in_flight: dict[int, int] = {}
-        # Offsets that the client has by ``pubrec`` and is not done with; they count towards the prefetch.
-        self.taken: set[int] = set()
+        # Offsets that the client has by ``pubrec`` and is not done with; they count towards the prefetch. None for none,
+        # which is what nearly all consumers have.
+        self._taken: set[int] | None = None
         self.fetching = False
         self.deadlines = Deadlines()
         self._unsent: list[int] = []
@@ -47,7 +48,25 @@ class Consumer:
         """How many more events may be in flight here now."""
         if self.fetching or not self.session.outbox.has_room:
             return 0
-        return self.prefetch - len(self.in_flight) - len(self.taken)
+        return self.prefetch - self.held
+
+    @property
+    def held(self) -> int:
+        """How many events count towards the prefetch."""
+        return len(self.in_flight) + len(self._taken or ())
+
+    def note_taken(self, offset: int) -> None:
+        """The client has taken an event by ``pubrec``, which counts towards the prefetch until it is done with it."""
+        if self._taken is None:
+            self._taken = set()
+        self._taken.add(offset)
+
+    def note_done(self, offset: int) -> bool:
+        """The client is done with what it took; returns whether that makes room here."""
+        if self._taken is None or offset not in self._taken:
+            return False
+        self._taken.remove(offset)
+        return True
 
     @property
     def knows_ids(self) -> bool:

@@ -251,8 +251,9 @@ class Handshakes:
         book = self._deliveries.get(consumer.session.name)
         sub = consumer.subscription
         if book is not None and sub.policy.qos == 2:
-            taken = (one for one in book.open.values() if (one.topic, one.name) == (sub.topic, sub.name))
-            consumer.taken = {one.offset for one in taken}
+            for one in book.open.values():
+                if (one.topic, one.name) == (sub.topic, sub.name):
+                    consumer.note_taken(one.offset)
 
     def forget(self, topic: str, name: str) -> None:
         """A subscription has ended."""
@@ -267,13 +268,12 @@ class Handshakes:
         delivery = _Delivery(client, sub.topic, sub.name, offset, line_id(lines[0]) if lines else "", state)
         self._deliveries.setdefault(client, _Book()).add((sub.topic, sub.name, offset), delivery)
         delivery.ticket = self._broker.work.keep(TakenRecord(client, sub.topic, sub.name, offset, delivery.id))
-        consumer.taken.add(offset)
+        consumer.note_taken(offset)
         return delivery
 
     def _make_room(self, session: Session, delivery: _Delivery, now_ms: int) -> None:
         consumer = session.consumers.get((delivery.topic, delivery.name))
-        if consumer is not None and delivery.offset in consumer.taken:
-            consumer.taken.discard(delivery.offset)
+        if consumer is not None and consumer.note_done(delivery.offset):
             self._broker.delivery.pump(consumer.subscription, now_ms)
 
     def _delivery(self, session: Session, topic: str, ref: int | str, *, is_new: bool = False) -> _Delivery | None:

@@ -6,7 +6,7 @@ may pass waiting replies but never stand inside one.
 
 from collections import deque
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, TypeAlias
 
 from broker.errors import Refusal
 
@@ -44,6 +44,9 @@ class Answer:
         self.lines: bytes | None = None
 
 
+_Place: TypeAlias = bytes | _Awaited | _AwaitedRecord | Answer
+
+
 class Outbox:
     """Collects replies and events; `take` gives what may be sent now."""
 
@@ -52,7 +55,8 @@ class Outbox:
     def __init__(self) -> None:
         self.size = 0
         self._ready: list[bytes] = []
-        self._waiting: deque[bytes | _Awaited | _AwaitedRecord | Answer] = deque()
+        # No deque until something waits: an empty one costs 600 bytes for each of thousands of idle connections.
+        self._waiting: deque[_Place] | tuple[()] = ()
 
     @property
     def has_room(self) -> bool:
@@ -72,7 +76,7 @@ class Outbox:
     def reply(self, line: bytes) -> None:
         """Add a whole reply, line ends included."""
         if self._waiting:
-            self._waiting.append(line)
+            self._await(line)
         else:
             self._send(line)
 
@@ -87,11 +91,11 @@ class Outbox:
         if isinstance(before, _Awaited) and before.last == first - 1 and before.topic == topic and before.reply is None:
             before.last = last
         else:
-            self._waiting.append(_Awaited(topic, first, last))
+            self._await(_Awaited(topic, first, last))
 
     def expect_stored(self, topic: str, offset: int, reply: bytes) -> None:
         """Add a reply that waits until the log has the event at `offset`."""
-        self._waiting.append(_Awaited(topic, offset, offset, reply))
+        self._await(_Awaited(topic, offset, offset, reply))
 
     def expect_duplicate(self, topic: str, offset: int) -> None:
         """Add a place for ``+OK dup``, which waits until the event that was first is confirmed itself."""
@@ -99,17 +103,17 @@ class Outbox:
 
     def expect_record(self, ticket: int, reply: bytes) -> None:
         """Add a reply that waits for the state's record number `ticket`."""
-        self._waiting.append(_AwaitedRecord(ticket, reply))
+        self._await(_AwaitedRecord(ticket, reply))
 
     def expect_answer(self) -> Answer:
         """Add a place for a reply that has to be fetched."""
         answer = Answer()
-        self._waiting.append(answer)
+        self._await(answer)
         return answer
 
     def fail(self, topic: str, visible: int, refusal: Refusal) -> None:
         """Answer what waits for events of `topic` from offset `visible` on with a refusal."""
-        places: deque[bytes | _Awaited | _AwaitedRecord | Answer] = deque()
+        places: deque[_Place] = deque()
         for place in self._waiting:
             if isinstance(place, _Awaited) and place.topic == topic and place.last >= visible:
                 if place.first < visible:
@@ -122,7 +126,7 @@ class Outbox:
     def confirm(self, visible: dict[str, int], recorded: int, promise: str) -> None:
         """Move out what the disk has: events below `visible` of their topic, records up to number `recorded`."""
         waiting = self._waiting
-        while waiting:
+        while isinstance(waiting, deque) and waiting:
             place = waiting[0]
             if isinstance(place, bytes):
                 self._send(place)
@@ -149,6 +153,11 @@ class Outbox:
         self._ready.clear()
         self.size = 0
         return data
+
+    def _await(self, place: _Place) -> None:
+        if isinstance(self._waiting, tuple):
+            self._waiting = deque()
+        self._waiting.append(place)
 
     def _confirm_part(self, place: _Awaited, visible: int, promise: str) -> None:
         """Confirm what is visible of a run that goes on growing, so that a steady publisher is not kept waiting."""

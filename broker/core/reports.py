@@ -147,7 +147,7 @@ def _why_waiting(subscription: Subscription) -> str:
     """Say what keeps a waiting event from being delivered at once."""
     if not subscription.consumers:
         return "no connection has this subscription"
-    if all(len(consumer.in_flight) + len(consumer.taken) >= consumer.prefetch for consumer in subscription.consumers):
+    if all(consumer.held >= consumer.prefetch for consumer in subscription.consumers):
         return "every consumer has as many in flight as its prefetch allows"
     if all(consumer.room <= 0 for consumer in subscription.consumers):
         return "every consumer reads too slowly"
