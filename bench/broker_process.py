@@ -1,12 +1,13 @@
 """A broker of its own for each run: a process on a fresh folder and a free port."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from bench.programs import folder, program
 
-__all__ = ["broker_process", "resident_bytes"]
+__all__ = ["broker_process", "processor_seconds", "resident_bytes"]
 
 
 @contextmanager
@@ -22,3 +23,9 @@ def resident_bytes(pid: int) -> int:
     """Return the resident memory of a process."""
     status = Path(f"/proc/{pid}/status").read_text()
     return 1024 * int(status.split("VmRSS:")[1].split()[0])
+
+
+def processor_seconds(pid: int) -> float:
+    """Return the processor time that a process has had, its own and the system's for it."""
+    after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(after_name[11]) + int(after_name[12])) / os.sysconf("SC_CLK_TCK")

@@ -9,10 +9,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-__all__ = ["folder", "program"]
+__all__ = ["NotMeasured", "folder", "program"]
 
 _READY = re.compile(r"ready on (?:[^\s\"]+:(\d+))?")
 _START_S = 120.0
+
+
+class NotMeasured(Exception):
+    """Something that a measurement needs is not on this machine; the text says what."""
 
 
 @contextmanager

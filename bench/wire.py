@@ -9,7 +9,16 @@ from multiprocessing import get_context
 from bench.broker_process import broker_process
 from bench.settings import BenchSettings
 
-__all__ = ["connect", "publish_all", "publish_chunks", "publish_confirmed", "publish_deliver_ack", "publishing"]
+__all__ = [
+    "CHUNK",
+    "Reader",
+    "connect",
+    "publish_all",
+    "publish_chunks",
+    "publish_confirmed",
+    "publish_deliver_ack",
+    "publishing",
+]
 
 WINDOW = 20_000
 CHUNK = 1000
@@ -37,8 +46,33 @@ def publish_deliver_ack(settings: BenchSettings) -> float:
         into.sendall(b"sub bench as=reader prefetch=%d\n" % PREFETCH)
         began = time.perf_counter()
         with publishing(out, chunks, settings.events):
-            _ack_all(into, settings.events)
+            reader = Reader(into)
+            while reader.acked < settings.events:
+                reader.take()
             return settings.events / (time.perf_counter() - began)
+
+
+class Reader:
+    """One end of a connection that subscribes to the topic: acks what arrives, that of one read in one line."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        self.delivered = 0
+        self.acked = 0
+        self._connection = connection
+        self._rest = b""
+
+    def take(self) -> None:
+        """Wait for something, ack the events in it, count those whose acks are answered."""
+        *lines, self._rest = (self._rest + self._connection.recv(1 << 20)).split(b"\n")
+        offsets = [line[_OFFSET_AT : line.index(b",", _OFFSET_AT)] for line in lines if line[:1] == b"{"]
+        for line in lines if len(offsets) < len(lines) else ():
+            if line.startswith(b"-"):
+                raise RuntimeError(f"the broker answered {line!r}")
+            if line.startswith(b"+OK ack"):
+                self.acked += int(line.rsplit(b" ", 1)[1])
+        if offsets:
+            self.delivered += len(offsets)
+            self._connection.sendall(b"ack bench @%b\n" % b" @".join(offsets))
 
 
 def connect(port: int) -> socket.socket:
@@ -100,19 +134,3 @@ def _count(line: bytes) -> int:
         raise RuntimeError(f"the broker answered {line!r}")
     first, _, last = line.split(b" ")[3].partition(b"-")
     return int(last or first) - int(first) + 1
-
-
-def _ack_all(connection: socket.socket, events: int) -> None:
-    """Ack each event that arrives, those of one read in one line, until all acks are answered."""
-    rest = b""
-    acked = 0
-    while acked < events:
-        *lines, rest = (rest + connection.recv(1 << 20)).split(b"\n")
-        offsets = [line[_OFFSET_AT : line.index(b",", _OFFSET_AT)] for line in lines if line[:1] == b"{"]
-        for line in lines if len(offsets) < len(lines) else ():
-            if line.startswith(b"-"):
-                raise RuntimeError(f"the broker answered {line!r}")
-            if line.startswith(b"+OK ack"):
-                acked += int(line.rsplit(b" ", 1)[1])
-        if offsets:
-            connection.sendall(b"ack bench @%b\n" % b" @".join(offsets))
