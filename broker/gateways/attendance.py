@@ -54,15 +54,14 @@ class Attendance:
                 self._note_cut_off(id_)
                 return
             # No await since the inbox was found empty: what is routed from now on comes to the client itself.
-            client = Client(id_, stream)
-            self._clients.join(client)
+            client = self._clients.by_id[id_] = Client(id_, stream)
             try:
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(_cancel_at_end, stream, tasks.cancel_scope)
                     await client.send_all(self._stalled_after_s)
                     tasks.cancel_scope.cancel()
             finally:
-                self._clients.leave(client)
+                del self._clients.by_id[id_]
                 client.close()
                 if self._inboxes is not None:
                     self._inboxes.put_back(id_, self._router.offset - 1, client.unsent())

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping
 
 from broker.gateways.source_lines import SourceEvent
 
-__all__ = ["FollowGraph", "recipients"]
+__all__ = ["FollowGraph", "is_for_all", "recipients"]
 
 Followers = Mapping[bytes, Collection[bytes]]
 """The followers of each who has some."""
@@ -21,6 +21,11 @@ def recipients(event: SourceEvent, followers: Followers) -> Collection[bytes] | 
             return None
         case _:
             return ()
+
+
+def is_for_all(event: SourceEvent) -> bool:
+    """Whether an event is for all who are connected, whoever follows whom."""
+    return event.kind == b"B"
 
 
 class FollowGraph:

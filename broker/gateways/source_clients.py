@@ -5,7 +5,8 @@ cut off; until then one that is behind by more than `BACKLOG_BYTES` holds up the
 """
 
 import os
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
+from contextlib import suppress
 from typing import Final
 
 import anyio
@@ -23,62 +24,59 @@ _CLOSED: Final = -1
 
 
 class Client:
-    """One connection that has said who it is; `close` has to follow.
+    """One connection that has said who it is; `close` has to follow. `lines` is what it is given, in order.
 
-    What is added is sent as far as the system takes it at once, which costs a fifth of a send that may have to wait.
-    What is left is sent by `send_all`.
+    It is sent as far as the system takes it at once, which costs much less than a send that may have to wait. What is
+    left is sent by `send_all`.
     """
 
     __slots__ = (
-        *("_begun", "_file", "_has_changed", "_is_sending", "_stream", "_waiting"),
-        *("broadcasts", "fresh", "id", "is_cut_off", "is_ending", "size"),
+        *("_begun", "_file", "_has_changed", "_is_sending", "_rest", "_stream"),
+        *("broadcasts", "id", "is_cut_off", "is_ending", "lines"),
     )
 
     def __init__(self, id_: bytes, stream: ByteStream) -> None:
         self.id = id_
-        self.size = 0
         self.is_ending = False
         self.is_cut_off = False
-        # Given since the last hand-over: its own lines, and how far into the broadcasts they reach.
-        self.fresh: list[bytes] = []
+        self.lines: list[bytes] = []
+        # How far into the run's broadcasts `lines` reach.
         self.broadcasts = 0
         self._stream = stream
         # A descriptor of its own: the stream's closes as soon as the connection breaks, and another may get its number.
         self._file = os.dup(stream.extra(SocketAttribute.raw_socket).fileno())
-        self._waiting: list[bytes] = []
-        # What has left of the first line that waits.
+        # What the system did not take, and what it has taken of the first line of that.
+        self._rest = b""
         self._begun = b""
         self._is_sending = False
         self._has_changed = anyio.Event()
 
-    def add(self, lines: bytes) -> None:
-        """Put whole lines behind those that wait to leave."""
-        self._waiting.append(lines)
-        self.size += len(lines)
+    @property
+    def is_behind(self) -> bool:
+        """Whether it has so much to take that the routing has to wait for it."""
+        return len(self._rest) > BACKLOG_BYTES
 
     def send(self) -> None:
         """Send what the system takes at once."""
-        if self._is_sending:
+        self._rest = b"".join((self._rest, *self.lines))
+        self.lines.clear()
+        if self._is_sending or not self._rest:
             return
-        data = b"".join(self._waiting)
-        try:
-            count = os.write(self._file, data)
-        except OSError:
-            # Either there is no room or the connection is broken, which `send_all` will see.
-            count = 0
-        self._waiting = [data[count:]] if count < len(data) else []
-        self._note_sent(data, count)
-        if self._waiting:
+        # Where there is no room or the connection is broken, `send_all` will see it.
+        with suppress(OSError):
+            self._note_sent(os.write(self._file, self._rest))
+        if self._rest:
             self._has_changed.set()
 
     def end(self) -> None:
         """Let `send_all` return once everything has left."""
         self.is_ending = True
+        self.send()
         self._has_changed.set()
 
     def unsent(self) -> bytes:
         """Return what has not left, in whole lines, some of which may have arrived nevertheless."""
-        return self._begun + b"".join(self._waiting)
+        return b"".join((self._begun, self._rest, *self.lines))
 
     def close(self) -> None:
         """Let go of the connection, which is the stream's to close."""
@@ -90,31 +88,25 @@ class Client:
 
         Raises what a stream raises that is broken.
         """
-        while not (self.is_ending and not self._waiting):
-            if not self._waiting:
+        while not (self.is_ending and not self._rest):
+            if not self._rest:
                 self._has_changed = anyio.Event()
                 await self._has_changed.wait()
                 continue
             self._is_sending = True
+            some = self._rest[:SEND_BYTES]
             with anyio.move_on_after(stalled_after_s) as patience:
-                await self._send_some()
+                await self._stream.send(some)
             if patience.cancelled_caught:
                 self.is_cut_off = True
                 return
+            self._note_sent(len(some))
             self._is_sending = False
 
-    async def _send_some(self) -> None:
-        data = b"".join(self._waiting)
-        self._waiting = [data[at : at + SEND_BYTES] for at in range(0, len(data), SEND_BYTES)]
-        await self._stream.send(self._waiting[0])
-        self._note_sent(self._waiting[0], len(self._waiting[0]))
-        del self._waiting[0]
-
-    def _note_sent(self, data: bytes, count: int) -> None:
-        """`count` bytes of `data`, which was first of what waits, have left."""
-        self.size -= count
-        end = data.rfind(b"\n", 0, count) + 1
-        self._begun = data[end:count] if end else self._begun + data[:count]
+    def _note_sent(self, count: int) -> None:
+        end = self._rest.rfind(b"\n", 0, count) + 1
+        self._begun = self._rest[end:count] if end else self._begun + self._rest[:count]
+        self._rest = self._rest[count:]
 
 
 class Clients:
@@ -122,62 +114,54 @@ class Clients:
 
     def __init__(self) -> None:
         self.by_id: dict[bytes, Client] = {}
-        self._broadcasts = bytearray()
+        self._broadcasts = b""
+        self._passed = 0
 
-    def join(self, client: Client) -> None:
-        """Let a client get what is given from now on."""
-        client.broadcasts = len(self._broadcasts)
-        self.by_id[client.id] = client
+    def begin(self, broadcasts: Iterable[bytes]) -> None:
+        """Begin a run of events, of which these are the broadcasts; nobody comes or goes until `finish`.
 
-    def leave(self, client: Client) -> None:
-        """Let a client get nothing more; it has in `unsent` what it was given."""
-        del self.by_id[client.id]
-        client.add(b"".join([*client.fresh, self._broadcasts[client.broadcasts :]]))
+        That they are known beforehand makes each client's share of them a slice.
+        """
+        self._broadcasts = b"".join(broadcasts)
+        self._passed = 0
 
     def broadcast(self, line: bytes) -> None:
-        """Give a line to all who are connected. What is given leaves by `send`."""
-        self._broadcasts += line
+        """The next broadcast's turn has come."""
+        self._passed += len(line)
 
     def give(self, ids: Iterable[bytes], line: bytes) -> int:
-        """Give a line to those of `ids` who are connected; returns how many they are."""
-        find, behind, reached = self.by_id.get, len(self._broadcasts), 0
+        """Give a line to those of `ids` who are connected; returns how many they are. It leaves by `send`."""
+        find, broadcasts, passed, reached = self.by_id.get, self._broadcasts, self._passed, 0
         for id_ in ids:
             client = find(id_)
             if client is not None:
-                if client.broadcasts != behind:
-                    client.fresh.append(bytes(self._broadcasts[client.broadcasts :]))
-                    client.broadcasts = behind
-                client.fresh.append(line)
+                if client.broadcasts != passed:
+                    client.lines.append(broadcasts[client.broadcasts : passed])
+                    client.broadcasts = passed
+                client.lines.append(line)
                 reached += 1
         return reached
 
+    def finish(self) -> None:
+        """End a run."""
+        end = len(self._broadcasts)
+        rests = {0: self._broadcasts}
+        for client in self.by_id.values():
+            if client.broadcasts != end:
+                rest = rests.get(client.broadcasts)
+                if rest is None:
+                    rest = rests[client.broadcasts] = self._broadcasts[client.broadcasts :]
+                client.lines.append(rest)
+            client.broadcasts = 0
+
     async def send(self) -> None:
         """Send everything given until now. Few large sends cost much less than many small ones."""
-        self._hand_over()
         for number, client in enumerate(list(self.by_id.values()), 1):
-            if client.size:
-                client.send()
+            client.send()
             if number % SENDS_AT_ONCE == 0:
                 await lowlevel.checkpoint()
 
-    def _hand_over(self) -> None:
-        """Put everything given behind what waits to leave.
-
-        The broadcasts are shared by all who have no line of their own between them.
-        """
-        everybody = bytes(self._broadcasts)
-        self._broadcasts.clear()
-        rests: dict[int, bytes] = {len(everybody): b""}
-        for client in self.by_id.values():
-            rest = rests.get(client.broadcasts)
-            if rest is None:
-                rest = rests[client.broadcasts] = everybody[client.broadcasts :]
-            if rest or client.fresh:
-                client.fresh.append(rest)
-                client.add(b"".join(client.fresh))
-                client.fresh.clear()
-            client.broadcasts = 0
-
-    def behind(self) -> Collection[Client]:
-        """Return those who have so much to take that the routing has to wait for them."""
-        return [client for client in self.by_id.values() if client.size > BACKLOG_BYTES]
+    @property
+    def are_behind(self) -> bool:
+        """Whether the routing has to wait for one of them."""
+        return any(client.is_behind for client in self.by_id.values())

@@ -5,7 +5,7 @@ from typing import Final
 import anyio
 from anyio import lowlevel
 
-from broker.gateways.follow_graph import FollowGraph, recipients
+from broker.gateways.follow_graph import FollowGraph, is_for_all, recipients
 from broker.gateways.inboxes import Inboxes
 from broker.gateways.source_clients import Clients
 from broker.gateways.source_lines import SourceEvent
@@ -72,10 +72,12 @@ class Router:
 
     def _route_run(self, offset: int, run: list[SourceEvent | None]) -> None:
         reached = 0
+        self._clients.begin(event.line + b"\n" for event in run if event is not None and is_for_all(event))
         for at, event in enumerate(run, offset):
             if event is not None:
                 self._graph.apply(event)
                 reached += self._route(at, event)
+        self._clients.finish()
         self.offset = offset + len(run)
         if self._inboxes is not None:
             self._inboxes.hand_over(self.offset)
@@ -108,7 +110,7 @@ class Router:
         await lowlevel.checkpoint()
 
     def _is_someone_behind(self) -> bool:
-        return bool(self._clients.behind()) or (self._inboxes is not None and self._inboxes.is_behind)
+        return self._clients.are_behind or (self._inboxes is not None and self._inboxes.is_behind)
 
     def _keep_graph(self, last: SourceEvent | None) -> None:
         if last is not None:
