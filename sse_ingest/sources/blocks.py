@@ -75,7 +75,7 @@ class Blocks:
         return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in chunk else chunk
 
     def _end_of_block(self) -> int:
-        while self._rest[:1] == b"\n" and self._cut is None:
+        while self._rest.startswith(b"\n") and self._cut is None:
             del self._rest[:1]
             self._searched = 0
         return self._rest.find(b"\n\n", self._searched)
@@ -88,7 +88,7 @@ class Blocks:
             return Block(head, self.last_id, is_cut=True)
         if len(body) > self._bytes_max:
             return Block(body[:_HEAD_BYTES], self.last_id, is_cut=True)
-        return Block(body.decode("utf-8", "replace").encode(), self.last_id)
+        return Block(_valid(body), self.last_id)
 
     def _drop(self) -> None:
         """Forget the lines of an event that is too large, save those that name its id."""
@@ -106,7 +106,7 @@ class Blocks:
         self._searched = 0
 
     def _note_fields(self, body: bytes) -> None:
-        if b"id" not in body and b"retry" not in body:
+        if not body.startswith((b"id", b"retry")) and b"\nid" not in body and b"\nretry" not in body:
             return
         for line in body.split(b"\n"):
             name, _, value = line.partition(b":")
@@ -115,3 +115,11 @@ class Blocks:
                 self.last_id = value.decode("utf-8", "replace")
             elif name == b"retry" and value.isdigit():
                 self.retry_s = int(value) / 1000
+
+
+def _valid(body: bytes) -> bytes:
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return body.decode("utf-8", "replace").encode()
+    return body

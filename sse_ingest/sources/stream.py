@@ -22,6 +22,7 @@ from sse_ingest.backoff import pause_s, retry_after_s
 from sse_ingest.handover import RawEvent
 from sse_ingest.sources.blocks import Block, Blocks
 from sse_ingest.sources.source import Arrival, SourceRefused, SourceState
+from sse_ingest.sources.transport import client, socket_of
 
 __all__ = ["EventStream", "StreamLimits", "arrivals", "too_large"]
 
@@ -76,12 +77,10 @@ class EventStream:
     def __iter__(self) -> Iterator[Arrival]:
         """Yield events until the server has no more or `close` is called. Raises `SourceRefused`."""
         timeout = httpx.Timeout(self._limits.silence_s, connect=self._limits.connect_s)
-        # No connection is kept for a second request: the server may be closing it just then, which would count as a loss.
-        limits = httpx.Limits(max_keepalive_connections=0)
-        with httpx.Client(timeout=timeout, limits=limits, follow_redirects=True) as client:
+        with client(timeout) as http:
             while not self._stopped.is_set():
                 try:
-                    yield from self._connection(client)
+                    yield from self._connection(http)
                     return
                 except _Lost as lost:
                     if self._stopped.is_set():
@@ -95,7 +94,7 @@ class EventStream:
             if self._socket is not None:
                 self._socket.shutdown(socket.SHUT_RDWR)
 
-    def _connection(self, client: httpx.Client) -> Iterator[Arrival]:
+    def _connection(self, http: httpx.Client) -> Iterator[Arrival]:
         """Yield the events of one connection; returns only if there will be no other. Raises `_Lost`."""
         self._state.becomes("connecting")
         headers = httpx.Headers(_HEADERS, encoding="utf-8")
@@ -104,11 +103,11 @@ class EventStream:
         if self.last_id:
             headers["Last-Event-ID"] = self.last_id
         try:
-            with client.stream("GET", self._url, headers=headers) as response:
+            with http.stream("GET", self._url, headers=headers) as response:
                 if response.status_code == httpx.codes.NO_CONTENT:
                     return
                 self._judge(response)
-                self._socket = response.extensions["network_stream"].get_extra_info("socket")
+                self._socket = socket_of(response)
                 if self._stopped.is_set():
                     return
                 self._found()
@@ -187,7 +186,10 @@ def arrivals(blocks: Iterable[Block], bytes_max: int) -> Iterator[Arrival]:
     def bodies() -> Iterator[bytes]:
         nonlocal block
         for block in blocks:
-            yield _EMPTY_EVENT if block.is_cut else block.body
+            if block.is_cut:
+                yield _EMPTY_EVENT
+            elif b"data" in block.body:
+                yield block.body
 
     for event in SSEClient(bodies()).events():
         if block.is_cut:
