@@ -20,14 +20,9 @@ _EDGE = re.compile(r"^[^\w'+-]+|[^\w'+-]+$")
 @cache
 def vader_scorer() -> Scorer:
     """Return the scorer that gives vaderSentiment's compound score, −1 … 1."""
-    from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer  # noqa: PLC0415 — only a process that scores loads it
+    from sse_ingest.vader import Analyzer  # noqa: PLC0415 — only a process that scores loads it
 
-    analyzer = SentimentIntensityAnalyzer()
-
-    def score(text: str) -> float:
-        return float(analyzer.polarity_scores(text)["compound"])
-
-    return score
+    return Analyzer().compound
 
 
 def lexicon_scorer(values: Mapping[str, float]) -> Scorer:

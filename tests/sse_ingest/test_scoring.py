@@ -1,5 +1,6 @@
 """Scores are what their definitions say."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,10 +13,34 @@ from tests.sse_ingest.samples import recording
 
 def test_vader_gives_the_compound_score() -> None:
     text = "I love this, it is GREAT!!! :)"
-    assert vader_scorer()(text) == SentimentIntensityAnalyzer().polarity_scores(text)["compound"]
+    assert vader_scorer()(text) == VADER.polarity_scores(text)["compound"]
     assert vader_scorer()(text) > 0.5
     assert vader_scorer()("this is terrible") < 0
     assert vader_scorer()("") == 0.0
+
+
+VADER = SentimentIntensityAnalyzer()
+WORDS = (
+    "good BAD love Hate no No not never without doubt so this least at very kind of sort but BUT or nor isn't VERY really "
+    "yeah right bus stop the shit kiss death bad ass to die for great! horrible?? :) :( x 😀 💔😀 x😂 ö😀 ❤ ☺️ 日本 !!! '\u2003"
+)
+
+
+@given(
+    st.lists(
+        st.one_of(*map(st.sampled_from, (WORDS.split(" "), sorted(VADER.lexicon))), st.text(max_size=4)), max_size=14
+    )
+)
+def test_the_compound_score_is_vaders_own_whatever_the_words(words: list[str]) -> None:
+    text = " ".join(words)
+    assert vader_scorer()(text) == VADER.polarity_scores(text)["compound"]
+
+
+def test_the_compound_score_of_recorded_tweets_is_vaders_own() -> None:
+    lines = recording("tweets/shapes-2006-2018.jsonl").read_bytes().splitlines()
+    texts = [tweet["text"] for tweet in map(msgspec.json.decode, lines[:300]) if isinstance(tweet.get("text"), str)]
+    assert len(texts) > 100
+    assert [vader_scorer()(text) for text in texts] == [VADER.polarity_scores(text)["compound"] for text in texts]
 
 
 def test_the_lexicon_score_is_the_sum_divided_by_the_number_of_words() -> None:
