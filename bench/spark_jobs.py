@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StructType
 
 from bench.broker_process import broker_process
 from bench.programs import folder, program
@@ -27,11 +28,16 @@ from spark.stats_topic import window_events
 __all__ = ["StatisticsRate", "WindowLatency", "backlog_statistics", "window_latency"]
 
 MASTER: Final = "local[2]"
+BATCHES: Final = 16
+WARM_BATCHES: Final = 8
+BACKLOG_RATE: Final = 10_000
 LIVE_RATE: Final = 500
+LIVE_BYTES: Final = 700
 LIVE_S_MAX: Final = 240
 WARM_WINDOWS: Final = 3
 WINDOWS: Final = 9
 WINDOW_S: Final = 5
+SMALLEST_BYTES: Final = 240
 _JOB: Final = JOBS["tweets-stats"]
 
 
@@ -50,16 +56,16 @@ class WindowLatency(NamedTuple):
 
 
 def backlog_statistics(settings: BenchSettings) -> StatisticsRate:
-    """S1: the statistics of a backlog, from the second micro-batch on, since the first compiles the query."""
-    changes = _changes(1000)
-    count = max(50_000, settings.events // 2)
+    """S1: the statistics of a backlog, in the second half of its micro-batches: in the first, Java compiles the query."""
+    changes = _changes(1000, settings.size)
+    count = max(100_000, settings.events * 4)
     with broker_process("--topic", "tweets") as (port, _), folder() as home, _session(home) as session:
         with SyncClient(f"127.0.0.1:{port}") as client:
-            client.publish_many("tweets", (Event(id=str(n), msg=changes[n % 1000]) for n in range(count)))
+            client.publish_many("tweets", _backlog(changes, count))
         words = ["tweets-stats", f"--broker=127.0.0.1:{port}", f"--checkpoint={home / 'checkpoint'}", "--trigger=0s"]
-        job = SparkSettings(_cli_parse_args=[*words, f"--rows-max={max(10_000, count // 10)}"])  # type: ignore[call-arg]
+        job = SparkSettings(_cli_parse_args=[*words, f"--rows-max={count // BATCHES}"])  # type: ignore[call-arg]
         from_topic = _rate(start_query(session, _JOB, job), count)
-        rows = _made_rows(session, changes, max(10_000, count // 10))
+        rows = _made_rows(session, changes, count // BATCHES)
         query = window_events(_JOB.statistic(counted_changes(rows, 10_000), 10_000), "tweets_stats")
         stream = query.writeStream.format("noop").option("checkpointLocation", str(home / "rate")).start()
         return StatisticsRate(from_topic, _rate(stream, count))
@@ -67,7 +73,7 @@ def backlog_statistics(settings: BenchSettings) -> StatisticsRate:
 
 def window_latency() -> WindowLatency:
     """S2: both statistics live at 500 tweets a second; how long after its end each window is in the topic."""
-    changes = _changes(1000)
+    changes = _changes(1000, LIVE_BYTES)
     with broker_process("--topic", "tweets", "--topic", "users") as (port, _), folder() as home:
         address = f"127.0.0.1:{port}"
         words = ("spark", "all", "--broker", address, "--checkpoint", home / "checkpoint", "--master", MASTER)
@@ -87,44 +93,42 @@ def _session(home: Path) -> Iterator[SparkSession]:
         session.stop()
 
 
-def _changes(count: int) -> list[dict[str, Any]]:
-    """Make change events as the change stream publishes them, of about 700 bytes."""
+def _changes(count: int, size: int) -> list[dict[str, Any]]:
+    """Make change events with all that the statistics read, padded by a text to stored lines of about `size` bytes."""
     dice = random.Random(1)
     return [
         {
             "op": "insert",
-            "collection": "tweets",
             "document": {
-                "_id": str(number),
-                "text": "x" * 120,
                 "lang": dice.choice(["en", "ja", "es", "pt"]),
                 "kind": dice.choice(["original", "reply", "retweet"]),
-                "user": {
-                    "id_str": str(dice.randrange(5000)),
-                    "screen_name": "somebody",
-                    "followers_count": 10,
-                    "verified": False,
-                },
+                "user": {"id_str": str(dice.randrange(5000))},
                 "hashtags": [f"tag{dice.randrange(50)}" for _ in range(dice.randrange(3))],
                 "mentions": [f"user{dice.randrange(500)}" for _ in range(dice.randrange(2))],
-                "sentiment": dice.uniform(-1, 1),
-                "engagement": dice.random(),
+                "sentiment": round(dice.uniform(-1, 1), 4),
+                "engagement": round(dice.random(), 4),
+                **({"text": "x" * (size - SMALLEST_BYTES)} if size > SMALLEST_BYTES else {}),
             },
         }
-        for number in range(count)
+        for _ in range(count)
     ]
 
 
+def _backlog(changes: list[dict[str, Any]], count: int) -> Iterator[Event]:
+    """Give events whose times end now, so many a second that they fill some windows."""
+    first = time.time_ns() // 1_000_000 - count * 1000 // BACKLOG_RATE
+    for n in range(count):
+        yield Event(id=str(n), msg={**changes[n % len(changes)], "at": first + n * 1000 // BACKLOG_RATE})
+
+
 def _made_rows(session: SparkSession, changes: list[dict[str, Any]], rows: int) -> DataFrame:
-    messages = fn.array(*(fn.lit(json.dumps(change)) for change in changes[:100]))
+    """Make the same rows by Spark alone, out of messages that are parsed already."""
+    kind = _JOB.columns["msg"].dataType
+    assert isinstance(kind, StructType)
+    messages = fn.array(*(fn.from_json(fn.lit(json.dumps(change)), kind) for change in changes[:100]))
     made = session.readStream.format("rate-micro-batch").option("rowsPerBatch", rows).option("numPartitions", 2).load()
     return made.select(
-        fn.lit("tweets").alias("topic"),
-        fn.col("value").alias("offset"),
-        "timestamp",
-        fn.col("value").cast("string").alias("id"),
-        fn.lit("1").alias("key"),
-        messages[(fn.col("value") % 100).cast("int")].alias("msg"),
+        fn.col("value").alias("offset"), "timestamp", messages[(fn.col("value") % 100).cast("int")].alias("msg")
     )
 
 
@@ -135,7 +139,7 @@ def _rate(query: StreamingQuery, count: int) -> float:
             if not query.isActive or time.monotonic() > deadline:
                 raise RuntimeError(f"the query ended early: {query.exception()}")
             time.sleep(0.1)
-        batches = [batch for batch in query.recentProgress if batch.numInputRows][1:]
+        batches = [batch for batch in query.recentProgress if batch.numInputRows][WARM_BATCHES:]
     finally:
         query.stop()
     seconds = sum(batch.durationMs["triggerExecution"] for batch in batches) / 1000

@@ -9,6 +9,7 @@ from typing import Literal
 from pyspark.sql import SparkSession
 
 from broker.errors import StartError
+from spark.home import use_lean_home
 from spark.java import check_java
 from spark.source import TweetwireSource
 
@@ -35,6 +36,8 @@ def build_session(
     check_java()
     # Workers would otherwise start with the system's Python, which does not have this package.
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    if local_cores(master) is not None:
+        use_lean_home()
     builder = SparkSession.builder.master(master).appName(app)
     for name, value in _configuration(master, ui_port, scratch, jit).items():
         builder = builder.config(name, value)
