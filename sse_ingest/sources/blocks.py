@@ -45,11 +45,17 @@ class Blocks:
         """Take in bytes and yield the blocks that they complete."""
         chunk = self._without_bom(chunk)
         self._rest += self._with_lf_only(chunk)
-        while (end := self._end_of_block()) >= 0:
-            body = bytes(self._rest[: end + 2])
-            del self._rest[: end + 2]
+        if self._cut is None and self._rest.startswith(b"\n"):
+            self._rest = self._rest.lstrip(b"\n")
             self._searched = 0
-            yield self._whole(body)
+        if self._rest.find(b"\n\n", self._searched) >= 0:
+            # All at once: to look for each end by itself takes several times as long.
+            *bodies, rest = bytes(self._rest).split(b"\n\n")
+            self._rest = bytearray(rest.lstrip(b"\n"))
+            for body in bodies:
+                # What is left of an event that was too large ends with an empty line, also where that is all of it.
+                if self._cut is not None or (body := body.lstrip(b"\n")):
+                    yield self._whole(body + b"\n\n")
         self._searched = max(len(self._rest) - 1, 0)
         if len(self._rest) > self._bytes_max:
             self._drop()
@@ -73,12 +79,6 @@ class Blocks:
             chunk = chunk[1:]
         self._skips_lf = chunk[-1:] == b"\r" if chunk else False
         return chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in chunk else chunk
-
-    def _end_of_block(self) -> int:
-        while self._rest.startswith(b"\n") and self._cut is None:
-            del self._rest[:1]
-            self._searched = 0
-        return self._rest.find(b"\n\n", self._searched)
 
     def _whole(self, body: bytes) -> Block:
         self._note_fields(self._cut_fields + body)
@@ -106,7 +106,7 @@ class Blocks:
         self._searched = 0
 
     def _note_fields(self, body: bytes) -> None:
-        if not body.startswith((b"id", b"retry")) and b"\nid" not in body and b"\nretry" not in body:
+        if not body.startswith((b"id", b"retry")) and body.find(b"\n") >= len(body) - 2:
             return
         for line in body.split(b"\n"):
             name, _, value = line.partition(b":")
