@@ -1,4 +1,4 @@
-"""``python -m spark JOB``: live statistics of the tweets."""
+"""``python -m spark JOB``: live statistics of the tweets; ``backfill``: those of what is in MongoDB; ``console``, ``plot``."""
 
 import sys
 from functools import partial
@@ -54,5 +54,16 @@ def _see_broker(address: str) -> None:
         link.call(lambda client: client.ping())
 
 
+def _main() -> int:
+    # Each on its own, since they need different extras.
+    match sys.argv[1:2]:
+        case ["backfill"]:
+            from spark.backfill.run import backfill  # noqa: PLC0415
+            from spark.backfill.settings import BackfillSettings  # noqa: PLC0415
+
+            return run(BackfillSettings, backfill, sys.argv[2:])
+    return run(SparkSettings, serve)
+
+
 if __name__ == "__main__":
-    sys.exit(run(SparkSettings, serve))
+    sys.exit(_main())

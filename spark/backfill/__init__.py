@@ -1,0 +1,1 @@
+"""The same statistics over the whole of MongoDB: ``python -m spark backfill``."""

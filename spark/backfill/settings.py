@@ -1,0 +1,57 @@
+"""What the backfill can be told."""
+
+from typing import Literal
+
+from pydantic import Field, field_validator
+
+from broker.program import ProgramSettings, settings_config
+from broker.units import Seconds
+
+__all__ = ["BackfillSettings"]
+
+
+class BackfillSettings(ProgramSettings):
+    """Compute both statistics of everything that is in MongoDB, and publish each window once.
+
+    The results are the events of the topics tweets_stats_backfill and users_stats_backfill: the members of tweets_stats
+    and users_stats, computed by the same expressions. Run again, it publishes only windows that came since.
+    """
+
+    model_config = settings_config("python -m spark backfill")
+
+    job: Literal["tweets-stats", "users-stats", "all"] = Field("all", description="statistics that are computed")
+    broker: str = Field("127.0.0.1:8000", description="the broker (HOST:PORT)")
+    mongo_url: str = Field("mongodb://127.0.0.1:27017", description="address of MongoDB")
+    database: str = Field("rtp_sse_db", pattern=r"^[A-Za-z0-9_-]{1,63}$", description="name of the database")
+    mongo_timeout: Seconds = Field(
+        "10s", gt=0, validate_default=True, description="time to wait for MongoDB (duration)"
+    )
+    master: str = Field("local[*]", description="where Spark runs: local[N], local[*], spark://HOST:PORT, k8s://…")
+    window: Seconds = Field("10s", gt=0, validate_default=True, description="length of a window (duration)")
+    event_time: Literal["stored", "ingested"] = Field(
+        "stored",
+        description="when a tweet counts: when MongoDB stored it, which the topic of its changes tells (as in the live "
+        "statistics; a tweet that the topic does not hold counts as ingested), or its own ingested_at",
+    )
+    complete_after: Seconds = Field(
+        "1m",
+        ge=0,
+        validate_default=True,
+        description="age from which a window is taken as complete; younger ones are left to the next run (duration)",
+    )
+    rows: int = Field(50_000, gt=0, description="documents in one partition, read at once by one task (documents)")
+    suffix: str = Field(
+        "_backfill",
+        pattern=r"^[A-Za-z0-9_.-]{1,64}$",
+        description="what the names of the topics of results end in; a new one computes everything anew",
+    )
+    tweets_topic: str = Field("tweets", description="topic of the tweets' changes")
+    users_topic: str = Field("users", description="topic of the users' changes")
+    ui_port: int = Field(0, ge=0, le=65535, description="port of Spark's own page, 0 for none")
+
+    @field_validator("window")
+    @classmethod
+    def _is_whole_ms(cls, seconds: float) -> float:
+        if seconds * 1000 % 1:
+            raise ValueError("the smallest unit is a millisecond")
+        return seconds
