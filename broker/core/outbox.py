@@ -50,10 +50,11 @@ _Place: TypeAlias = bytes | _Awaited | _AwaitedRecord | Answer
 class Outbox:
     """Collects replies and events; `take` gives what may be sent now."""
 
-    __slots__ = ("_ready", "_waiting", "size")
+    __slots__ = ("_ready", "_refusals", "_waiting", "size")
 
     def __init__(self) -> None:
         self.size = 0
+        self._refusals = 0
         self._ready: list[bytes] = []
         # No deque until something waits: an empty one costs 600 bytes for each of thousands of idle connections.
         self._waiting: deque[_Place] | tuple[()] = ()
@@ -72,6 +73,11 @@ class Outbox:
     def is_waiting(self) -> bool:
         """Whether a reply waits for the disk."""
         return bool(self._waiting)
+
+    @property
+    def is_refusing(self) -> bool:
+        """Whether a refusal of events waits, since something before it does."""
+        return self._refusals > 0
 
     def reply(self, line: bytes) -> None:
         """Add a whole reply, line ends included."""
@@ -119,6 +125,7 @@ class Outbox:
                 if place.first < visible:
                     places.append(_Awaited(topic, place.first, visible - 1))
                     place.first = visible
+                self._refusals += place.refusal is None
                 place.refusal = refusal
             places.append(place)
         self._waiting = places
@@ -139,6 +146,7 @@ class Outbox:
                     return
                 self._send(place.lines)
             elif place.refusal is not None:
+                self._refusals -= 1
                 self._refuse(place, place.refusal)
             elif place.last < visible[place.topic]:
                 self._send(_confirmation(place, promise))

@@ -55,7 +55,9 @@ class Outlet:
         self.dropped = 0
         self._server = server
         self._unanswered: deque[_Given] = deque()
-        self._again: list[_Given] = []
+        self._refused: list[_Given] = []
+        # Given after those that were refused, and not published yet.
+        self._later: list[_Given] = []
         # How many of the first ones that are unanswered have been refused before.
         self._repeated = 0
         self._stored: list[Stored] = []
@@ -64,16 +66,15 @@ class Outlet:
     @property
     def is_failing(self) -> bool:
         """Whether something was refused and has not been stored since."""
-        return bool(self._again or self._repeated)
+        return bool(self._repeated) or self._is_refused
 
     def give(self, topic: str, events: list[IncomingEvent]) -> None:
         """Publish behind what was given before; `Server.carry_out` has to follow."""
-        # What was refused a moment ago must stand before these.
         self._take_replies()
         self.unconfirmed += len(events)
         given = _Given(topic, events)
-        if self._again:
-            self._again.append(given)
+        if self._is_refused:
+            self._later.append(given)
         else:
             self._publish(given)
 
@@ -84,7 +85,7 @@ class Outlet:
             if self._stored:
                 stored, self._stored = self._stored, []
                 return stored
-            if self._again and not self._unanswered:
+            if self._refused and not self._unanswered:
                 await anyio.sleep(RETRY_S)
                 self._give_again()
             else:
@@ -94,6 +95,11 @@ class Outlet:
     def close(self) -> None:
         """Leave the broker."""
         self._server.dismiss(self.session)
+
+    @property
+    def _is_refused(self) -> bool:
+        """Whether something must be stored before what is given now; its refusal may not be here yet."""
+        return bool(self._refused) or self.session.outbox.is_refusing
 
     def _wake(self) -> None:
         self._has_replies.set()
@@ -118,7 +124,7 @@ class Outlet:
         logger.error("events of a gateway have no topic and are dropped", topic=given.topic, reason=refusal.text)
 
     def _give_again(self) -> None:
-        again, self._again = self._again, []
+        again, self._refused, self._later = [*self._refused, *self._later], [], []
         for given in _by_topic(again):
             self._publish(given)
         self._repeated = sum(len(given.events) for given in self._unanswered)
@@ -158,9 +164,9 @@ class Outlet:
         return taken
 
     def _keep_refused(self, refused: list[_Given], reason: str) -> None:
-        if not self._again:
+        if not self._refused:
             logger.error("the disk refuses what a gateway has to store; trying again", reason=reason)
-        self._again += refused
+        self._refused += refused
 
 
 def _by_topic(given: list[_Given]) -> list[_Given]:

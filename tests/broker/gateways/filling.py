@@ -1,0 +1,55 @@
+"""A disk that is full whenever a test says so, below a server in this process."""
+
+import os
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from errno import ENOSPC
+from pathlib import Path
+from typing import Any
+
+import anyio
+import msgspec
+
+from broker.connection import Limits
+from broker.server import Server
+from tests.faults.shim import WRITING, Call, Shim
+
+__all__ = ["FillingDisk", "serving", "stored_messages", "within"]
+
+WITHIN_S = 100.0
+
+
+class FillingDisk:
+    """Has room for nothing while `is_full`; `refused` counts what it did not take."""
+
+    def __init__(self) -> None:
+        self.is_full = False
+        self.refused = 0
+
+    def __call__(self, call: Call) -> None:
+        if self.is_full and call.kind in {*WRITING, "mkdir"}:
+            self.refused += 1
+            raise OSError(ENOSPC, os.strerror(ENOSPC))
+
+
+@asynccontextmanager
+async def serving(folder: Path, disk: FillingDisk, *topics: str) -> AsyncIterator[Server]:
+    """Serve a folder on such a disk."""
+    with Shim(folder, disk):
+        server = Server(folder, "synced", limits=Limits(1 << 20, 4 << 20, 60.0))
+        async with server.open(["dead_letters", *topics]):
+            yield server
+
+
+async def within(condition: Callable[[], object]) -> None:
+    """Wait until a condition holds."""
+    with anyio.fail_after(WITHIN_S):
+        while not condition():
+            await anyio.sleep(0.002)
+
+
+def stored_messages(server: Server, topic: str) -> list[Any]:
+    """Return the messages of a topic that the disk has."""
+    log = server.broker.topics[topic].log
+    lines, _, _ = log.read(log.earliest, log.next, 1 << 30)
+    return [msgspec.json.decode(line)["msg"] for line in lines]

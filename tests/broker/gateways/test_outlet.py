@@ -1,0 +1,104 @@
+"""What a gateway writes is stored once and in the order given, whatever the disk refuses in between."""
+
+from pathlib import Path
+from random import Random
+
+import anyio
+import pytest
+from anyio import lowlevel
+from msgspec import Raw
+
+from broker.events import IncomingEvent
+from broker.gateways import outlet as outlets
+from broker.gateways.outlet import Outlet
+from tests.broker.gateways.filling import FillingDisk, serving, stored_messages, within
+
+pytestmark = pytest.mark.anyio
+
+ROUNDS = 200
+
+
+@pytest.fixture(autouse=True)
+def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Try again at once."""
+    monkeypatch.setattr(outlets, "RETRY_S", 0.001)
+
+
+def events(*numbers: int) -> list[IncomingEvent]:
+    return [IncomingEvent(id=str(number), msg=Raw(b"%d" % number)) for number in numbers]
+
+
+async def collect(outlet: Outlet, told: dict[str, list[int]]) -> None:
+    """Note for ever the offsets of what is told to be stored."""
+    while True:
+        for topic, first, count in await outlet.stored():
+            told.setdefault(topic, []).extend(range(first, first + count))
+
+
+async def test_what_was_refused_is_stored_before_what_is_given_while_nobody_has_asked(tmp_path: Path) -> None:
+    disk = FillingDisk()
+    async with serving(tmp_path / "broker", disk, "t") as server:
+        outlet = Outlet(server, "gateway")
+        disk.is_full = True
+        outlet.give("t", events(1, 2, 3))
+        server.carry_out()
+        await within(lambda: outlet.session.outbox.size)
+        disk.is_full = False
+        outlet.give("t", events(4, 5))
+        server.carry_out()
+        assert (outlet.is_failing, outlet.unconfirmed) == (True, 5)
+        told: dict[str, list[int]] = {}
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(collect, outlet, told)
+            await within(lambda: not outlet.unconfirmed)
+            tasks.cancel_scope.cancel()
+        assert stored_messages(server, "t") == [1, 2, 3, 4, 5]
+        assert (told, outlet.is_failing) == ({"t": [0, 1, 2, 3, 4]}, False)
+        outlet.close()
+
+
+@pytest.mark.parametrize("seed", range(5))
+async def test_nothing_is_lost_doubled_or_out_of_order_while_the_disk_fills_and_empties(
+    tmp_path: Path, seed: int
+) -> None:
+    dice, disk, told = Random(seed), FillingDisk(), dict[str, list[int]]()
+    given: dict[str, list[int]] = {"a": [], "b": [], "c": []}
+    async with serving(tmp_path / "broker", disk, "a", "b") as server, anyio.create_task_group() as tasks:
+        outlet = Outlet(server, "gateway")
+        tasks.start_soon(collect, outlet, told)
+        for number in range(ROUNDS):
+            topic, some = dice.choice(list(given)), range(10 * number, 10 * number + dice.randint(1, 9))
+            given[topic] += some
+            outlet.give(topic, events(*some))
+            server.carry_out()
+            disk.is_full = dice.random() < (0.8 if disk.is_full else 0.2)
+            for _ in range(dice.randint(0, 5)):
+                await lowlevel.checkpoint()
+        disk.is_full = False
+        await within(lambda: not outlet.unconfirmed)
+        tasks.cancel_scope.cancel()
+        assert disk.refused
+        assert (outlet.is_failing, outlet.dropped) == (False, 0)
+        assert {topic: stored_messages(server, topic) for topic in given} == given
+        assert told == {topic: list(range(len(numbers))) for topic, numbers in given.items()}
+        outlet.close()
+
+
+async def test_it_is_failing_until_what_was_refused_is_stored(tmp_path: Path) -> None:
+    disk, told = FillingDisk(), dict[str, list[int]]()
+    async with serving(tmp_path / "broker", disk, "a") as server, anyio.create_task_group() as tasks:
+        outlet = Outlet(server, "gateway")
+        tasks.start_soon(collect, outlet, told)
+        disk.is_full = True
+        outlet.give("a", events(1))
+        outlet.give("no-topic-yet", events(2))
+        server.carry_out()
+        before = disk.refused
+        await within(lambda: outlet.is_failing and disk.refused > before + 10)
+        assert (told, outlet.unconfirmed) == ({}, 2)
+        disk.is_full = False
+        await within(lambda: not outlet.is_failing)
+        assert (stored_messages(server, "a"), stored_messages(server, "no-topic-yet")) == ([1], [2])
+        await within(lambda: not outlet.unconfirmed)
+        tasks.cancel_scope.cancel()
+    assert told == {"a": [0], "no-topic-yet": [0]}
