@@ -62,6 +62,15 @@ def _main() -> int:
             from spark.backfill.settings import BackfillSettings  # noqa: PLC0415
 
             return run(BackfillSettings, backfill, sys.argv[2:])
+        case ["console"]:
+            from spark.console import ConsoleSettings, show  # noqa: PLC0415
+
+            return run(ConsoleSettings, show, sys.argv[2:])
+        case ["plot"]:
+            from spark.plot.settings import PlotSettings  # noqa: PLC0415
+            from spark.plot.write import write_plot  # noqa: PLC0415
+
+            return run(PlotSettings, write_plot, sys.argv[2:])
     return run(SparkSettings, serve)
 
 

@@ -1,0 +1,66 @@
+"""Panels as an SVG or PNG picture, drawn by matplotlib."""
+
+import math
+from collections.abc import Sequence
+from datetime import UTC
+from io import BytesIO
+from typing import Any, Literal
+
+from broker.errors import StartError
+from spark.plot.panels import TWEETS_PANELS, USERS_PANELS, Panel, series_of
+from spark.windows import Window
+
+__all__ = ["draw"]
+
+_COLUMNS = 2
+_PANEL_INCHES = (6.4, 2.3)
+
+
+def draw(
+    tweets: Sequence[Window], users: Sequence[Window], form: Literal["svg", "png"], title: str | None = None
+) -> bytes:
+    """Draw the windows of both topics. Raises StartError where matplotlib is not installed."""
+    try:
+        # Large, and only wanted here; without pyplot, which would look for a screen.
+        from matplotlib import rc_context  # noqa: PLC0415
+        from matplotlib.dates import AutoDateLocator, ConciseDateFormatter  # noqa: PLC0415
+        from matplotlib.figure import Figure  # noqa: PLC0415
+    except ImportError as error:
+        raise StartError("the plot needs matplotlib; install it with the extra tweetwire[plot]") from error
+    panels: list[tuple[Panel, Sequence[Window]]] = [
+        *((panel, tweets) for panel in TWEETS_PANELS),
+        *((panel, users) for panel in USERS_PANELS),
+    ]
+    rows = math.ceil(len(panels) / _COLUMNS)
+    # Text stays text, and the same windows give the same file.
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": "tweetwire", "font.size": 8}):
+        figure = Figure(figsize=(_PANEL_INCHES[0] * _COLUMNS, _PANEL_INCHES[1] * rows), layout="constrained")
+        if title is not None:
+            figure.suptitle(title)
+        for axes, (panel, windows) in zip(figure.subplots(rows, _COLUMNS).flat, panels, strict=True):
+            if windows:
+                locator = AutoDateLocator(tz=UTC)  # type: ignore[no-untyped-call]  # matplotlib.dates has no types
+                axes.xaxis.set_major_locator(locator)
+                axes.xaxis.set_major_formatter(
+                    ConciseDateFormatter(locator, tz=UTC)  # type: ignore[no-untyped-call]  # as above
+                )
+            _draw_panel(axes, panel, windows)
+        picture = BytesIO()
+        figure.savefig(picture, format=form, dpi=110, metadata={"Date": None} if form == "svg" else None)
+    return picture.getvalue()
+
+
+def _draw_panel(axes: Any, panel: Panel, windows: Sequence[Window]) -> None:
+    axes.set_title(panel.title, loc="left")
+    axes.grid(alpha=0.3)
+    axes.margins(x=0.01)
+    if not windows:
+        axes.text(0.5, 0.5, "no windows", ha="center", va="center", transform=axes.transAxes)
+        axes.set_xticks([])
+        return
+    for name, path in panel.curves.items():
+        series = series_of(windows, path)
+        values = [math.nan if value is None else value for value in series.values]
+        axes.plot(series.times, values, label=name, linewidth=1.2, marker=".", markersize=3)
+    if len(panel.curves) > 1:
+        axes.legend(loc="upper left", ncols=len(panel.curves), frameon=False)
