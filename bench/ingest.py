@@ -1,5 +1,6 @@
 """I1: tweets from an event stream, scored and written to MongoDB, beside what scoring and writing reach alone."""
 
+import signal
 import socket
 import time
 from collections.abc import Iterator
@@ -20,7 +21,9 @@ from sse_ingest.simulator.wire import chunks, message
 __all__ = ["Ingest", "ingest"]
 
 CORES: Final = 2
-BATCH: Final = 200
+BATCH: Final = 1000
+"""Tweets in a transaction: five times the default, since a backlog is what is measured."""
+
 _HEAD: Final = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
@@ -45,13 +48,14 @@ def ingest(settings: BenchSettings) -> Ingest:
     ):
         inserted = _inserted_alone(mongo, tweets)
         source = ("--source", f"http://127.0.0.1:{port}/tweets/1", "--until-end", "--workers-max", CORES)
+        size = ("--workers-min", CORES, "--batch-size", BATCH)
         files = ("--hashtags-file", home / "hashtags.json")
-        words = ("--mongo-url", replica_set.url, "--port", 0, "--metrics-port", 0, *source, *files)
+        words = ("--mongo-url", replica_set.url, "--port", 0, "--metrics-port", 0, *source, *size, *files)
         with program(home / "log", "sse_ingest", *words) as (_, process):
             looks: list[tuple[float, int]] = []
             while process.poll() is None:
                 looks.append((time.perf_counter(), mongo.rtp_sse_db.tweets.estimated_document_count()))
-                time.sleep(0.05)
+                time.sleep(0.1)
         first = next(look for look in looks if look[1])
         last = next(look for look in looks if look[1] == looks[-1][1])
         return Ingest((last[1] - first[1]) / (last[0] - first[0]), scored, inserted)
@@ -65,7 +69,7 @@ def _stream(tweets: list[bytes]) -> Iterator[int]:
         process = get_context("fork").Process(target=_answer, args=(listener, _HEAD + body), daemon=True)
         process.start()
         yield int(listener.getsockname()[1])
-        process.terminate()
+        process.kill()
         process.join()
 
 
@@ -79,7 +83,8 @@ def _answer(listener: socket.socket, body: bytes) -> None:
 
 
 def _scored_alone(texts: list[str]) -> float:
-    with get_context("fork").Pool(CORES) as pool:
+    # The pool ends its processes with SIGTERM, of which they are to die without a word.
+    with get_context("fork").Pool(CORES, signal.signal, (signal.SIGTERM, signal.SIG_DFL)) as pool:
         pool.map(_score, [texts[:1]] * CORES)
         began = time.perf_counter()
         pool.map(_score, [texts[start : start + BATCH] for start in range(0, len(texts), BATCH)], chunksize=1)

@@ -1,5 +1,6 @@
 """Starts the ingester from its settings, and ends it in order."""
 
+import sys
 from pathlib import Path
 
 import anyio
@@ -25,6 +26,9 @@ from sse_ingest.store import Store
 
 __all__ = ["serve"]
 
+SWITCH_INTERVAL_S = 0.0005
+"""The event loop waits this long for a reader that has much to read, at most; with Python's 5 ms workers would idle."""
+
 KEEP_EVERY_S = 3.0
 LAST_KEEP_S = 2.0
 
@@ -33,6 +37,7 @@ log = logger()
 
 async def serve(settings: Settings, stop: anyio.Event) -> int:
     """Ingest until `stop` or, with --until-end, the end of all sources. Returns the exit status."""
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
     # The store logs an outage once; stamina by itself would log every try.
     stamina.instrumentation.set_on_retry_hooks([])
     sources = _sources(settings)

@@ -76,11 +76,7 @@ def test_an_update_that_is_no_status_is_unusable(data: str) -> None:
 
 def recorded(name: str) -> list[tuple[str, str]]:
     stream = recording(name).read_bytes()
-    return [
-        (arrival.event.type, arrival.event.data)
-        for block in Blocks().feed(stream)
-        for arrival in arrivals(block, 1 << 20)
-    ]
+    return [(arrival.event.type, arrival.event.data) for arrival in arrivals(Blocks().feed(stream), 1 << 20)]
 
 
 def test_the_recorded_mastodon_streams_are_understood() -> None:
