@@ -144,6 +144,8 @@ class Clients:
 
     def finish(self) -> None:
         """End a run."""
+        if not self._broadcasts:
+            return
         end = len(self._broadcasts)
         rests = {0: self._broadcasts}
         for client in self.by_id.values():
@@ -156,7 +158,7 @@ class Clients:
 
     async def send(self) -> None:
         """Send everything given until now. Few large sends cost much less than many small ones."""
-        for number, client in enumerate(list(self.by_id.values()), 1):
+        for number, client in enumerate([client for client in self.by_id.values() if client.lines], 1):
             client.send()
             if number % SENDS_AT_ONCE == 0:
                 await lowlevel.checkpoint()
