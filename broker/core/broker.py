@@ -121,7 +121,8 @@ class Broker:
         """What `Session.take_output` gave has left: timers begin, and there may be room for more events."""
         for consumer in session.consumers.values():
             self.delivery.sent(consumer, now_ms)
-            self.delivery.pump(consumer.subscription, now_ms)
+            if session.outbox.was_full:
+                self.delivery.pump(consumer.subscription, now_ms)
 
     def tick(self, now_ms: int) -> None:
         """Let what is due happen; to be called a few times a second."""

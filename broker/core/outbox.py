@@ -50,11 +50,12 @@ _Place: TypeAlias = bytes | _Awaited | _AwaitedRecord | Answer
 class Outbox:
     """Collects replies and events; `take` gives what may be sent now."""
 
-    __slots__ = ("_ready", "_refusals", "_waiting", "size")
+    __slots__ = ("_ready", "_refusals", "_waiting", "size", "was_full")
 
     def __init__(self) -> None:
         self.size = 0
         self._refusals = 0
+        self.was_full = False
         self._ready: list[bytes] = []
         # No deque until something waits: an empty one costs 600 bytes for each of thousands of idle connections.
         self._waiting: deque[_Place] | tuple[()] = ()
@@ -159,6 +160,7 @@ class Outbox:
         """Return everything that may be sent now, and forget it."""
         data = b"".join(self._ready)
         self._ready.clear()
+        self.was_full = not self.has_room
         self.size = 0
         return data
 

@@ -98,7 +98,8 @@ class Subscription:
         for priority in self._lanes.descending:
             if count == 0:
                 return taken
-            count -= self._take_lane(priority, count, taken)
+            if self._lanes.by_priority[priority].end > self.positions.get(priority, 0):
+                count -= self._take_lane(priority, count, taken)
         while self._returned and count > 0:
             taken.append(self._pop_returned())
             count -= 1
