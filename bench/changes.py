@@ -15,7 +15,7 @@ from bench.settings import BenchSettings
 from broker import Client, SyncClient
 from demo.mongod import ReplicaSet
 
-__all__ = ["Backlog", "change_backlog", "insert_to_event"]
+__all__ = ["INSERTS_PER_SECOND", "Backlog", "change_backlog", "insert_to_event"]
 
 INSERTS_PER_SECOND: Final = 500
 _DATABASE: Final = "bench"
@@ -56,7 +56,7 @@ def change_backlog(settings: BenchSettings) -> Backlog:
     The publisher's rate is taken between the broker's times of the first and the last event, so that its start does not
     count; the bare loop's between its first change and its last.
     """
-    count = max(20_000, settings.events // 5)
+    count = max(2000, settings.events // 5)
     with _servers() as servers, MongoClient[dict[str, Any]](servers.mongo_url) as mongo:
         tweets = mongo[_DATABASE].tweets
         tweets.insert_one({"_id": "first"})

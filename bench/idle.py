@@ -9,7 +9,7 @@ from typing import NamedTuple
 from bench.broker_process import broker_process, resident_bytes
 from bench.wire import connect
 
-__all__ = ["Idle", "idle_subscribers"]
+__all__ = ["SUBSCRIBERS", "Idle", "idle_subscribers"]
 
 SUBSCRIBERS = 5000
 

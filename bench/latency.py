@@ -15,9 +15,9 @@ from anyio.abc import SocketStream
 
 from bench.broker_process import broker_process
 from bench.settings import BenchSettings
-from bench.wire import connect, publish_all, publish_chunks
+from bench.wire import connect, publish_all, publish_chunks, receive
 
-__all__ = ["Latencies", "fdatasync_latencies", "open_loop", "stop_and_wait"]
+__all__ = ["RATE", "Latencies", "fdatasync_latencies", "open_loop", "stop_and_wait"]
 
 RATE = 5000
 STEP_S = 0.001
@@ -25,21 +25,23 @@ STEP_S = 0.001
 
 @dataclass
 class Latencies:
-    """Median and 99th percentile, in milliseconds."""
+    """Percentiles, in milliseconds."""
 
     p50: float
+    p90: float
     p99: float
+    p999: float
 
     @staticmethod
     def of(seconds: list[float]) -> "Latencies":
         """Summarise latencies given in seconds."""
-        cuts = statistics.quantiles(seconds, n=100)
-        return Latencies(1000 * cuts[49], 1000 * cuts[98])
+        cuts = statistics.quantiles(seconds, n=1000, method="inclusive")
+        return Latencies(*(1000 * cuts[at - 1] for at in (500, 900, 990, 999)))
 
 
 def stop_and_wait(settings: BenchSettings) -> float:
     """B5: events a second with prefetch 1, a backlog being there: each comes after the ack of the one before."""
-    events = max(1000, settings.events // 20)
+    events = max(100, settings.events // 20)
     with broker_process("--topic", "bench") as (port, _), closing(connect(port)) as out, closing(connect(port)) as into:
         publish_all(out, list(publish_chunks(events, settings.size)), events)
         began = time.perf_counter()
@@ -47,7 +49,7 @@ def stop_and_wait(settings: BenchSettings) -> float:
         rest, acked = b"", 0
         at = len(b'{"topic":"bench","offset":')
         while acked < events:
-            *lines, rest = (rest + into.recv(1 << 16)).split(b"\n")
+            *lines, rest = (rest + receive(into, 1 << 16)).split(b"\n")
             for line in lines:
                 if line.startswith(b"{"):
                     acked += 1

@@ -3,21 +3,47 @@
 from pathlib import Path
 
 from pydantic import Field
-from pydantic_settings import BaseSettings
+from pydantic_settings import BaseSettings, CliPositionalArg
 
 from broker.program import settings_config
+from broker.units import Seconds
 
-__all__ = ["BenchSettings"]
+__all__ = ["BenchSettings", "CompareSettings"]
 
 
 class BenchSettings(BaseSettings):
-    """Measures the broker; every figure stands beside its ceiling of the same run. Compare ratios, not machines."""
+    """Measures the broker and the pipeline; every figure stands beside its ceiling of the same run.
+
+    `compare OLD.json NEW.json` sets two runs side by side. Exit status 1 where a row failed, 130 after Ctrl-C; what was
+    measured until then is kept.
+    """
 
     model_config = settings_config("python -m bench")
 
     only: list[str] = Field([], description="rows to measure, e.g. B1 (repeatable; all when left out)")
-    events: int = Field(500_000, ge=1000, description="events of a run")
+    events: int = Field(500_000, ge=1000, description="events of a round; slow rows take a share of them")
     backlog: int = Field(10_000_000, ge=1000, description="events of the long log of row B8")
     size: int = Field(200, ge=60, description="length of a stored event line (bytes, about)")
-    rounds: int = Field(5, ge=1, description="runs of each row; the median is told, with the lowest and the highest")
-    results: Path = Field(Path("bench/results"), description="folder that the figures are written to, as JSON")
+    rounds: int = Field(5, ge=1, description="rounds of each row; the median counts, the lowest and highest are told")
+    row_time: Seconds = Field(
+        "45s",
+        validate_default=True,
+        description="no row begins a round that would end later than this after its first (duration)",
+    )
+    budget: Seconds = Field("18m", validate_default=True, description="no row begins later than this (duration)")
+    scales: list[float] = Field(
+        [0.1, 1.0, 10.0], description="times the work of the scale runs: how cost grows (repeatable; 0: none)"
+    )
+    scale_events: int = Field(
+        300_000, ge=1000, description="events of a scale run at 1; slow rows take a share of them"
+    )
+    results: Path = Field(Path("bench/results"), description="folder that JSON and a page with plots are written to")
+
+
+class CompareSettings(BaseSettings):
+    """Sets the medians of two runs side by side, with their ratio."""
+
+    model_config = settings_config("python -m bench compare")
+
+    old: CliPositionalArg[Path] = Field(description="JSON file of one run")
+    new: CliPositionalArg[Path] = Field(description="JSON file of another")

@@ -1,75 +1,70 @@
-"""Rows with their figures, as a table and as JSON."""
-
-import json
-import statistics
-from collections.abc import Callable
-from dataclasses import asdict, dataclass
-from pathlib import Path
+"""Rows, growths and comparisons as tables on a terminal."""
 
 from rich.console import Console
 from rich.table import Table
 
-__all__ = ["Row", "measure", "show", "store"]
+from bench.compare import Compared
+from bench.row import FLAT_WITHIN, Growth, Row
 
-_WIDTH_MIN = 150
-_VERDICTS = {True: "met", False: "short", None: ""}
+__all__ = ["figure", "show_compared", "show_growths", "show_rows"]
 
-
-@dataclass
-class Row:
-    """One measured thing: its figures and its goal, in `unit`, and what it is seen beside.
-
-    Of rates and shares more is better, of times and sizes less.
-    """
-
-    name: str
-    what: str
-    unit: str
-    figures: list[float]
-    goal: float | None
-    beside: str = ""
-
-    @property
-    def median(self) -> float:
-        """The figure that counts."""
-        return statistics.median(self.figures)
-
-    @property
-    def is_met(self) -> bool | None:
-        """Whether the goal is reached, None where there is none."""
-        if self.goal is None:
-            return None
-        return self.median >= self.goal if self.unit in {"/s", "%"} else self.median <= self.goal
+_WIDTH_MIN = 170
+_COLOURS = {"met": "green", "short": "yellow", "failed": "red", "not measured": "magenta", "measured": ""}
 
 
-def measure(run: Callable[[], float], rounds: int, told: Callable[[str], None], name: str) -> list[float]:
-    """Run `rounds` times, telling of each."""
-    figures = []
-    for number in range(1, rounds + 1):
-        figures.append(run())
-        told(f"{name} run {number}/{rounds}: {figures[-1]:,.0f} /s")
-    return figures
+def figure(value: float | None, unit: str) -> str:
+    """Write a figure with as many places as it deserves."""
+    return "" if value is None else f"{value:,.{0 if abs(value) >= 100 else 2}f} {unit}"
 
 
-def show(rows: list[Row]) -> None:
-    """Print the table."""
-    table = Table(title="tweetwire broker")
-    for heading in ("row", "what", "median", "lowest", "highest", "goal", "", "beside it"):
-        table.add_column(heading, justify="right" if heading in {"median", "lowest", "highest", "goal"} else "left")
+def show_rows(rows: list[Row]) -> None:
+    """Print the table of rows."""
+    table = _table("tweetwire", ("row", "what"), ("median", "lowest", "highest", "rounds", "goal"), ("", "beside it"))
     for row in rows:
-        values = (row.median, min(row.figures), max(row.figures), row.goal)
-        figures = ["" if value is None else f"{value:,.{0 if value >= 100 else 2}f} {row.unit}" for value in values]
-        table.add_row(row.name, row.what, *figures, _VERDICTS[row.is_met], row.beside)
+        ends = (min(row.figures), max(row.figures)) if row.figures else (None, None)
+        figures = (figure(value, row.unit) for value in (row.median, *ends))
+        rounds = str(len(row.figures) or "")
+        note = "; ".join(filter(None, (row.reason, row.beside)))
+        table.add_row(row.name, row.what, *figures, rounds, figure(row.goal, row.unit), _coloured(row.verdict), note)
+    _print(table)
+
+
+def show_growths(growths: list[Growth]) -> None:
+    """Print what an event costs at each amount of work."""
+    scales = sorted({scale for growth in growths for scale in growth.scales})
+    title = f"µs an event, by multiples of the work (flat: within {FLAT_WITHIN:.0%})"
+    table = _table(title, ("row", "what"), (*(f"{scale:g} ×" for scale in scales), "spread"), ("", "why not"))
+    for growth in growths:
+        costs = dict(zip(growth.scales, growth.costs_us, strict=True))
+        cells = [f"{costs[scale]:,.2f}" if scale in costs else "" for scale in scales]
+        spread = "" if growth.spread is None else f"{growth.spread:.0%}"
+        table.add_row(growth.name, growth.what, *cells, spread, _coloured(growth.verdict), growth.reason)
+    _print(table)
+
+
+def show_compared(compared: list[Compared]) -> None:
+    """Print two runs side by side."""
+    table = _table("medians of two runs", ("row", "what"), ("old", "new", "new / old"), ("",))
+    for one in compared:
+        better = "" if one.is_better is None else "[green]better[/]" if one.is_better else "[red]worse[/]"
+        ratio = "" if one.ratio is None else f"{one.ratio:.2f}"
+        table.add_row(one.name, one.what, figure(one.old, one.unit), figure(one.new, one.unit), ratio, better)
+    _print(table)
+
+
+def _coloured(verdict: str) -> str:
+    colour = _COLOURS[verdict]
+    return f"[{colour}]{verdict}[/]" if colour else verdict
+
+
+def _table(title: str, words: tuple[str, ...], numbers: tuple[str, ...], notes: tuple[str, ...]) -> Table:
+    table = Table(title=title)
+    for heading in (*words, *numbers, *notes):
+        table.add_column(heading, justify="right" if heading in numbers else "left")
+    return table
+
+
+def _print(table: Table) -> None:
     console = Console()
     console.width = max(console.width, _WIDTH_MIN)
     console.print(table)
-
-
-def store(rows: list[Row], folder: Path) -> Path:
-    """Write the figures as JSON; returns the file."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "broker.json"
-    path.write_text(
-        json.dumps([{**asdict(row), "median": row.median, "is_met": row.is_met} for row in rows], indent=1) + "\n"
-    )
-    return path

@@ -18,6 +18,7 @@ __all__ = [
     "publish_confirmed",
     "publish_deliver_ack",
     "publishing",
+    "receive",
 ]
 
 WINDOW = 20_000
@@ -63,7 +64,7 @@ class Reader:
 
     def take(self) -> None:
         """Wait for something, ack the events in it, count those whose acks are answered."""
-        *lines, self._rest = (self._rest + self._connection.recv(1 << 20)).split(b"\n")
+        *lines, self._rest = (self._rest + receive(self._connection, 1 << 20)).split(b"\n")
         offsets = [line[_OFFSET_AT : line.index(b",", _OFFSET_AT)] for line in lines if line[:1] == b"{"]
         for line in lines if len(offsets) < len(lines) else ():
             if line.startswith(b"-"):
@@ -73,6 +74,14 @@ class Reader:
         if offsets:
             self.delivered += len(offsets)
             self._connection.sendall(b"ack bench @%b\n" % b" @".join(offsets))
+
+
+def receive(connection: socket.socket, most: int) -> bytes:
+    """Wait for some bytes. Raises ConnectionError where the broker has closed the connection."""
+    data = connection.recv(most)
+    if not data:
+        raise ConnectionError("the broker closed the connection")
+    return data
 
 
 def connect(port: int) -> socket.socket:
@@ -123,7 +132,7 @@ def _confirmation_counter(connection: socket.socket) -> Callable[[], int]:
 
     def take() -> int:
         nonlocal rest
-        *lines, rest = (rest + connection.recv(1 << 18)).split(b"\n")
+        *lines, rest = (rest + receive(connection, 1 << 18)).split(b"\n")
         return sum(map(_count, lines))
 
     return take

@@ -5,7 +5,7 @@ from html import escape
 from broker.errors import StartError
 from subscriber.report import Report
 
-__all__ = ["page"]
+__all__ = ["document", "page", "table"]
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; max-width: 1000px; margin: 2rem auto; padding: 0 1rem; }
@@ -17,15 +17,30 @@ td:first-child, th:first-child { text-align: left; } .wrong { color: #b00020; } 
 def page(report: Report, title: str) -> str:
     """Return the page of a final report. Raises StartError where plotly is not installed."""
     verdict = '<p class="right">all was right</p>' if report.is_right else '<p class="wrong">something was wrong</p>'
+    return document(
+        title,
+        f"""{verdict}
+{table([("", "value"), *_figures(report)])}
+{table(_topics(report))}
+{_plots(report)}""",
+    )
+
+
+def document(title: str, body: str) -> str:
+    """Return a whole page with that body."""
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
 <title>{escape(title)}</title><style>{_STYLE}</style></head><body>
-<h1>{escape(title)}</h1>{verdict}
-{_table([("", "value"), *_figures(report)])}
-{_table(_topics(report))}
-{_plots(report)}
+<h1>{escape(title)}</h1>{body}
 </body></html>
 """
+
+
+def table(rows: list[tuple[str, ...]]) -> str:
+    """Return a table whose first row is its head."""
+    head, *body = rows
+    cells = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in body)
+    return f"<table><tr>{''.join(f'<th>{escape(name)}</th>' for name in head)}</tr>{cells}</table>"
 
 
 def _figures(report: Report) -> list[tuple[str, ...]]:
@@ -56,12 +71,6 @@ def _figures(report: Report) -> list[tuple[str, ...]]:
 def _topics(report: Report) -> list[tuple[str, ...]]:
     names = ("topic", "subscription", "received", "settled", "redelivered", "doubled", "lost", "pending", "dead")
     return [names, *(tuple(str(getattr(topic, name)) for name in names) for topic in report.topics)]
-
-
-def _table(rows: list[tuple[str, ...]]) -> str:
-    head, *body = rows
-    cells = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in body)
-    return f"<table><tr>{''.join(f'<th>{escape(name)}</th>' for name in head)}</tr>{cells}</table>"
 
 
 def _plots(report: Report) -> str:

@@ -1,0 +1,43 @@
+"""The results of a run as a file, and what to read from one."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from bench.row import Growth, Row
+
+__all__ = ["Results", "read_results"]
+
+
+class Results(Struct, kw_only=True):
+    """A run: what was measured, on what, with which settings; `is_complete` is false after Ctrl-C."""
+
+    began: datetime
+    seconds: float
+    is_complete: bool
+    machine: dict[str, str]
+    versions: dict[str, str]
+    settings: dict[str, str]
+    rows: list[Row]
+    growths: list[Growth]
+
+    def write(self, path: Path) -> None:
+        """Write it as JSON, with the medians and verdicts for whoever reads it without us."""
+        whole = msgspec.to_builtins(self)
+        for written, row in zip(whole["rows"], self.rows, strict=True):
+            written |= {"median": row.median, "verdict": row.verdict}
+        for written, growth in zip(whole["growths"], self.growths, strict=True):
+            written |= {"spread": growth.spread, "verdict": growth.verdict}
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(whole), indent=1) + b"\n")
+
+    @property
+    def stem(self) -> str:
+        """A name for its files, which sort by time."""
+        return f"bench-{self.began.astimezone(UTC):%Y%m%dT%H%M%SZ}"
+
+
+def read_results(path: Path) -> Results:
+    """Read a file that `Results.write` wrote. Raises OSError, or ValueError where it is something else."""
+    return msgspec.json.decode(path.read_bytes(), type=Results)

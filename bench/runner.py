@@ -1,0 +1,111 @@
+"""One run: row after row, then how cost grows; a row that fails or hangs does not keep the others from running."""
+
+import signal
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from bench.programs import NotMeasured
+from bench.rounds import Rounds
+from bench.row import Growth, Row
+from bench.rows import GROWTHS, ROWS
+from bench.settings import BenchSettings
+
+__all__ = ["Runner"]
+
+# Longer than any row takes on a slow machine.
+_HUNG_S = 300.0
+
+
+class _Hung(KeyboardInterrupt):
+    """A measurement does not end. An interrupt, since uvloop lets no other exception of a signal through."""
+
+    def __str__(self) -> str:
+        return f"did not end within {_HUNG_S:g} s"
+
+
+class Runner:
+    """Collects rows and growths; after KeyboardInterrupt those are there that were complete."""
+
+    def __init__(self, settings: BenchSettings, tell: Callable[[str], None]) -> None:
+        self.settings = settings
+        self.rows: list[Row] = []
+        self.growths: list[Growth] = []
+        self._names = [name for name in ROWS if name in settings.only or not settings.only]
+        self._rounds = Rounds(settings.rounds, settings.row_time, tell)
+        self._tell = tell
+        self._began = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        """How long the run has taken so far."""
+        return time.monotonic() - self._began
+
+    @property
+    def is_failed(self) -> bool:
+        """Whether something failed."""
+        return any(row.is_failed for row in self.rows) or any(growth.is_failed for growth in self.growths)
+
+    def run(self) -> None:
+        """Measure all that is wanted."""
+        scales = [scale for scale in self.settings.scales if scale > 0]
+        growing = [name for name in self._names if name in GROWTHS and scales]
+        for number, name in enumerate(self._names, 1):
+            self._tell(f"row {number} of {len(self._names)}: {name}, after {self.seconds:.0f} s")
+            self._measure(name)
+        for number, name in enumerate(growing, 1):
+            self._tell(f"scale run {number} of {len(growing)}: {name}, after {self.seconds:.0f} s")
+            self._grow(name, scales)
+
+    def _measure(self, name: str) -> None:
+        try:
+            self._check_budget()
+            with _watched():
+                self.rows += list(ROWS[name](self.settings, self._rounds))
+        except NotMeasured as error:
+            self.rows.append(Row(name=name, what="", reason=str(error)))
+        except (Exception, _Hung) as error:  # noqa: BLE001 — whatever it is, the other rows go on
+            self.rows.append(Row(name=name, what="", reason=self._told(name, error), is_failed=True))
+
+    def _grow(self, name: str, scales: list[float]) -> None:
+        what, rate, share = GROWTHS[name]
+        growth = Growth(name=name, what=what)
+        try:
+            for scale in scales:
+                self._check_budget()
+                events = max(1, round(self.settings.scale_events * share * scale))
+                with _watched():
+                    cost_us = 1e6 / rate(self.settings.model_copy(update={"events": events}))
+                growth.scales.append(scale)
+                growth.costs_us.append(cost_us)
+                self._tell(f"{name} at {scale:g} times the work: {cost_us:.2f} µs an event")
+        except NotMeasured as error:
+            growth.reason = str(error)
+        except (Exception, _Hung) as error:  # noqa: BLE001 — whatever it is, the other rows go on
+            growth.reason, growth.is_failed = self._told(name, error), True
+        self.growths.append(growth)
+
+    def _check_budget(self) -> None:
+        if self.seconds > self.settings.budget:
+            raise NotMeasured(f"the time of the run was up (--budget {self.settings.budget:g}s)")
+
+    def _told(self, name: str, error: Exception | _Hung) -> str:
+        self._tell(f"{name} failed:\n{''.join(traceback.format_exception(error))}")
+        return f"{type(error).__name__.strip('_')}: {str(error).partition(chr(10))[0]}"
+
+
+@contextmanager
+def _watched() -> Iterator[None]:
+    """Raise _Hung in the block where it does not end."""
+
+    def interrupt(*_: object) -> None:
+        raise _Hung
+
+    before = signal.signal(signal.SIGALRM, interrupt)
+    signal.setitimer(signal.ITIMER_REAL, _HUNG_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
