@@ -120,24 +120,22 @@ def tables(tweets: Sequence[Window], users: Sequence[Window], is_away: bool = Fa
         best = [(entry["screen_name"] or entry["key"], entry["tweets"]) for entry in users[-1]["top_by_tweets"]]
         parts.append(Text("users: " + ", ".join(f"{name} {count}" for name, count in best[:_TOPS])))
     if is_away:
-        parts.append(
-            Text("the broker is away; what it publishes meanwhile is shown when it is back", style="bold red")
-        )
+        parts.append(Text("the broker is away; what it publishes meanwhile is shown when it is back", style="bold red"))
     return Group(*parts)
 
 
 _TOPS = 5
 _TWEETS_COLUMNS = (
-    *("window (UTC)", "tweets", "per s", "original", "reply", "retweet", "quote", "sentiment"),
+    *("window (UTC)", "tweets", "per s", "orig/reply/rt/quote", "sentiment"),
     *("engagement", "users", "lag p95 ms", "late"),
 )
 _USERS_COLUMNS = (*("window (UTC)", "active", "new", "verified", "followers p50", "followers p95", "tweets/user"),)
 
 
 def _tweets_row(window: Window) -> _Row:
-    kinds = (f"{window['kinds'][kind]:,}" for kind in ("original", "reply", "retweet", "quote"))
+    kinds = "/".join(f"{window['kinds'][kind]:,}" for kind in ("original", "reply", "retweet", "quote"))
     return (
-        *(_span(window), f"{window['tweets']:,}", _number(window["per_second"], ",.1f"), *kinds),
+        *(_span(window), f"{window['tweets']:,}", _number(window["per_second"], ",.1f"), kinds),
         *(_number(window["sentiment"]["mean"], "+.3f"), _number(window["engagement"]["mean"], ".3g")),
         *(f"{window['unique_users']:,}", _number(window["lag_ms"]["p95"], ",.0f"), f"{window['late']:,}"),
     )

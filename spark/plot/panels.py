@@ -12,10 +12,14 @@ __all__ = ["TWEETS_PANELS", "USERS_PANELS", "Panel", "Series", "series_of"]
 
 
 class Panel(Struct, frozen=True):
-    """A drawing: its title with the unit, and its curves by name, each a path into a window."""
+    """A drawing: its title with the unit, and its curves by name, each a path into a window.
+
+    Its axis begins at 0 if `is_from_zero`.
+    """
 
     title: str
     curves: dict[str, tuple[str, ...]]
+    is_from_zero: bool = True
 
 
 class Series(Struct, frozen=True):
@@ -28,7 +32,7 @@ class Series(Struct, frozen=True):
 TWEETS_PANELS = (
     Panel("tweets per second", {"all": ("per_second",)}),
     Panel("kinds (tweets a window)", {kind: ("kinds", kind) for kind in ("original", "reply", "retweet", "quote")}),
-    Panel("sentiment, −1 … 1", {name: ("sentiment", name) for name in ("mean", "p50", "p95")}),
+    Panel("sentiment, −1 … 1", {name: ("sentiment", name) for name in ("mean", "p50", "p95")}, is_from_zero=False),
     Panel("engagement", {name: ("engagement", name) for name in ("mean", "p75", "p85", "p95")}),
     Panel("from MongoDB to the broker (ms)", {name: ("lag_ms", name) for name in ("p50", "p95")}),
     Panel("late tweets (a window)", {"late": ("late",)}),

@@ -17,7 +17,6 @@ from rich.console import Console
 
 from broker import Event, SyncClient
 from spark.console import ConsoleSettings, show
-from spark.plot.drawing import draw
 from spark.plot.panels import series_of
 from spark.plot.settings import PlotSettings
 from spark.plot.write import write_plot
@@ -134,11 +133,6 @@ def test_a_curve_breaks_where_windows_are_missing() -> None:
     means = [window["sentiment"]["mean"] for window in tweets]
     assert series.values == [means[0], means[1], None, means[3]]
     assert series.times == sorted(series.times)
-
-
-def test_the_same_windows_give_the_same_drawing() -> None:
-    tweets, users = statistics(timedelta(minutes=10))
-    assert draw(tweets, users, "svg") == draw(tweets, users, "svg")
 
 
 def test_a_file_of_another_kind_is_refused() -> None:
