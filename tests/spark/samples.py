@@ -46,6 +46,14 @@ def row(offset: int, change: Any, *, arrived: int, topic: str = "tweets", waterm
     }
 
 
+def line(number: int, msg: Any) -> bytes:
+    """What the broker stores; some events have a priority, a key and a producer."""
+    stored: dict[str, Any] = {"offset": number, "timestamp": 1_700_000_000_000 + number, "id": f"id-{number}"}
+    if number % 2:
+        stored |= {"priority": 3, "key": "k", "producer": "p", "sequence": number}
+    return msgspec.json.encode({**stored, "msg": msg})
+
+
 def changes(
     count: int, *, seed: int = 7, start: int = 1_700_000_000_000, span_ms: int = 35_000
 ) -> list[dict[str, Any]]:

@@ -7,8 +7,6 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql import SparkSession
-from pyspark.sql import functions as fn
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from spark.changes import CHANGE
@@ -16,6 +14,7 @@ from spark.errors import OptionError
 from spark.parsing import parse_lines
 from spark.rows import COLUMNS, COLUMNS_WITH_WATERMARK, Rows, columns
 from tests.spark import samples
+from tests.spark.samples import line
 
 ALL = columns("topic", "offset", "timestamp", "id", "priority", "key", "producer", "watermark", msg=CHANGE)
 SCHEMA = pa.schema(
@@ -43,14 +42,6 @@ WELL_TYPED = st.fixed_dictionaries(
 ODD = ["1.5", "9" * 30, '"text"', "[1, [2]]", '{"n": "no", "q": []}', "true", "1e9", "null"]
 
 
-def line(number: int, msg: Any) -> bytes:
-    """What the broker stores; some events have a priority, a key and a producer."""
-    stored: dict[str, Any] = {"offset": number, "timestamp": 1_700_000_000_000 + number, "id": f"id-{number}"}
-    if number % 2:
-        stored |= {"priority": 3, "key": "k", "producer": "p", "sequence": number}
-    return msgspec.json.encode({**stored, "msg": msg})
-
-
 @given(st.lists(WELL_TYPED, min_size=1))
 def test_values_of_the_types_asked_for_come_as_they_are(objects: list[dict[str, Any]]) -> None:
     names = SCHEMA.names
@@ -69,22 +60,6 @@ def test_a_value_of_another_type_is_null_and_takes_nothing_else_with_it(odd: str
         assert found.schema == SCHEMA
         assert rows.pop(321).keys() == set(SCHEMA.names)
         assert rows == [msgspec.json.decode(plain)] * 499
-
-
-def test_messages_come_parsed_as_from_json_parses_them(spark_session: SparkSession) -> None:
-    messages = [
-        *samples.ODD,
-        *samples.changes(20),
-        {"op": "insert", "at": 1.5, "document": {"lang": 7, "hashtags": "x"}},
-    ]
-    messages += [{"op": 5, "document": {"user": {"verified": "yes", "followers_count": 1 << 70}, "sentiment": 1}}]
-    texts = [msgspec.json.encode(message).decode() for message in messages]
-    table = spark_session.createDataFrame([(text,) for text in texts], "msg string")
-    wanted = [row["msg"] for row in table.select(fn.from_json("msg", CHANGE).alias("msg")).collect()]
-    batch = Rows(ALL).batch("tweets", [line(n, message) for n, message in enumerate(messages)], 0)
-    found = batch.column("msg").to_pylist()
-    nothing = {"op": None, "at": None, "document": None}
-    assert [one or nothing for one in found] == [row.asDict(recursive=True) if row else nothing for row in wanted]
 
 
 def test_the_columns_are_the_same_whether_the_message_is_parsed_or_not() -> None:

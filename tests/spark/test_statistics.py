@@ -7,8 +7,8 @@ import msgspec
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 
-from spark.changes import counted_changes
-from spark.rows import COLUMNS_WITH_WATERMARK
+from spark.changes import CHANGE, counted_changes
+from spark.rows import COLUMNS_WITH_WATERMARK, Rows, columns
 from spark.stats_topic import window_events
 from spark.tweets_stats import tweets_stats
 from spark.users_stats import users_stats
@@ -120,3 +120,21 @@ def test_a_window_without_tweets_keeps_all_its_members(spark_session: SparkSessi
     assert window["active_users"] == 0
     assert window["verified_share"] is None
     assert window["top_by_tweets"] == []
+
+
+def test_messages_come_parsed_as_from_json_parses_them(spark_session: SparkSession) -> None:
+    messages = [
+        *samples.ODD,
+        *samples.changes(20),
+        {"op": "insert", "at": 1.5, "document": {"lang": 7, "hashtags": "x"}},
+    ]
+    messages += [{"op": 5, "document": {"user": {"verified": "yes", "followers_count": 1 << 70}, "sentiment": 1}}]
+    texts = [msgspec.json.encode(message).decode() for message in messages]
+    table = spark_session.createDataFrame([(text,) for text in texts], "msg string")
+    wanted = [row["msg"] for row in table.select(fn.from_json("msg", CHANGE).alias("msg")).collect()]
+    batch = Rows(columns(msg=CHANGE)).batch(
+        "tweets", [samples.line(n, message) for n, message in enumerate(messages)], 0
+    )
+    found = batch.column("msg").to_pylist()
+    nothing = {"op": None, "at": None, "document": None}
+    assert [one or nothing for one in found] == [row.asDict(recursive=True) if row else nothing for row in wanted]
