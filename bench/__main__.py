@@ -53,7 +53,6 @@ def _measure(settings: BenchSettings) -> int:
         return WRONG_SETTING
     began, machine = datetime.now(UTC), machine_facts()
     runner, is_complete = Runner(settings, tell), True
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         runner.run()
     except KeyboardInterrupt:
@@ -86,4 +85,6 @@ def _keep(results: Results, settings: BenchSettings) -> None:
 
 
 if __name__ == "__main__":
+    # Whoever ends it wants to keep what was measured, too.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(main(sys.argv[1:]))

@@ -58,7 +58,7 @@ class WindowLatency(NamedTuple):
 def backlog_statistics(settings: BenchSettings) -> StatisticsRate:
     """S1: the statistics of a backlog, in the second half of its micro-batches: in the first, Java compiles the query."""
     changes = _changes(1000, settings.size)
-    count = max(100_000, settings.events * 4)
+    count = max(1000, settings.events * 4)
     with broker_process("--topic", "tweets") as (port, _), folder() as home, _session(home) as session:
         with SyncClient(f"127.0.0.1:{port}") as client:
             client.publish_many("tweets", _backlog(changes, count))
