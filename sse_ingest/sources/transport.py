@@ -1,7 +1,8 @@
 """How httpx gets its bytes from an event stream: the standard library's HTTP client under httpx's own API.
 
 A stream of small chunks costs some 40 µs a chunk through h11, which httpx has by default; http.client reads one in 9.
-Everything above the bytes (redirects, headers, decoding) stays httpx's. Where the environment names a proxy, so does the way there.
+Everything above the bytes (redirects, headers, decoding) stays httpx's, and where the environment names a proxy, the way
+there as well.
 """
 
 from collections.abc import Iterator

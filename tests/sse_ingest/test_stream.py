@@ -150,6 +150,16 @@ def test_a_redirect_is_followed_and_the_content_type_may_have_parameters() -> No
     assert data == ["ö"]
 
 
+def test_a_proxy_of_the_environment_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("no_proxy", "NO_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with ScriptedServer(whole(FIRST)) as proxy:
+        monkeypatch.setenv("http_proxy", proxy.url(""))
+        stream = EventStream("http://stream.example/tweets", SourceState("test"), QUICK)
+        assert [arrival.event.data for arrival in stream] == ["first"]
+        assert proxy.peers[0].path == "http://stream.example/tweets"
+
+
 def test_a_character_split_over_chunks_is_whole() -> None:
     body = "data: a😀b\n\n".encode()
     data, _ = events_of(lambda peer: peer.send(OK, *(chunk(bytes([byte])) for byte in body), b"0\r\n\r\n"))
