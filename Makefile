@@ -9,7 +9,7 @@ RATE    ?=
 SOURCE  ?=
 DEMO_FLAGS = $(if $(SECONDS),--seconds $(SECONDS)) $(if $(RATE),--rate $(RATE)) $(if $(SOURCE),--source $(SOURCE)) $(ARGS)
 
-.PHONY: help demo install test compose-test faults check format soak bench bench-install screenshots clean
+.PHONY: help demo install test compose-test cluster-test faults check format soak bench bench-install screenshots clean
 
 help: ## say what can be made
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -35,6 +35,9 @@ test: $(STAMP) ## run the tests (ARGS='-k name')
 compose-test: $(STAMP) ## build the images, start the stack in containers, kill some, see that nothing is lost (needs Docker)
 	@TWEETWIRE_COMPOSE_TEST=1 $(BIN)/python -m pytest -n 0 -s tests/compose/test_stack.py $(ARGS)
 
+cluster-test: $(STAMP) ## start a Spark master and two workers, and compare what the jobs compute there (a minute or two)
+	@TWEETWIRE_CLUSTER_TEST=1 $(BIN)/python -m pytest -n 0 tests/spark/test_cluster.py $(ARGS)
+
 faults: $(STAMP) ## power cuts, damage, failing disks, kills; then long kill tests of all programs (ARGS='--cycles 500')
 	@$(BIN)/python -m tests.faults $(ARGS)
 	@TWEETWIRE_FAULT_ROUNDS=300 TWEETWIRE_HANDSHAKE_ROUNDS=200 TWEETWIRE_TEST_OUTAGE=30 TWEETWIRE_TEST_KILLS=10 \
@@ -57,7 +60,7 @@ soak: $(STAMP) ## clients that misbehave for ten minutes; nothing may be lost (A
 bench-install: ## install the brokers that the benchmark compares with (Debian, needs root)
 	apt-get install -y --no-install-recommends nats-server redis-server rabbitmq-server mosquitto
 
-bench: $(STAMP) ## measure the broker (ARGS='--events 1000000')
+bench: $(STAMP) ## measure the broker and the pipeline, beside their peers, in less than 20 minutes (ARGS='--only B1 --rounds 3')
 	@$(BIN)/python -m bench $(ARGS)
 
 screenshots: $(STAMP) ## run a demo and take the README's pictures of the dashboard (needs Chromium)

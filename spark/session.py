@@ -1,14 +1,18 @@
 """The Spark session, set up for one machine unless the master says otherwise."""
 
+import atexit
 import os
 import re
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 from typing import Literal
 
 from pyspark.sql import SparkSession
 
 from broker.errors import StartError
+from spark.archive import write_archive
 from spark.home import use_lean_home
 from spark.java import check_java
 from spark.source import TweetwireSource
@@ -31,13 +35,16 @@ def build_session(
 
     `ui_port` 0 turns Spark's page off. `scratch` holds shuffle and state files while it runs. `jit` is how Java compiles
     on a local master: `quick` halves the processor time until the first windows, `full` is for backlogs of many
-    millions. Raises StartError where Java is missing or wrong, or the master does not answer.
+    millions. A cluster's executors get this package sent; their Python is PYSPARK_PYTHON, or one at the path of this
+    one. Raises StartError where Java is missing or wrong, or the master does not answer.
     """
     check_java()
-    # Workers would otherwise start with the system's Python, which does not have this package.
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    # Workers would otherwise start with the system's Python, which does not have this package's libraries.
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if local_cores(master) is not None:
-        use_lean_home()
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    use_lean_home()
     builder = SparkSession.builder.master(master).appName(app)
     for name, value in _configuration(master, ui_port, scratch, jit).items():
         builder = builder.config(name, value)
@@ -45,6 +52,8 @@ def build_session(
         session = builder.getOrCreate()
     except Exception as error:
         raise StartError(f"Spark does not start on {master}: {str(error).splitlines()[0]}") from error
+    if local_cores(master) is None:
+        _send_package(session)
     session.dataSource.register(TweetwireSource)
     return session
 
@@ -55,6 +64,14 @@ def local_cores(master: str) -> int | None:
     if match is None:
         return None
     return (os.cpu_count() or 1) if match[1] == "*" else int(match[1] or 1)
+
+
+def _send_package(session: SparkSession) -> None:
+    """Give the executors this package, before the data source is registered, which takes along what there is by then."""
+    # Executors that come later fetch it, too, so it stays until the program ends.
+    folder = Path(tempfile.mkdtemp(prefix="tweetwire-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    session.sparkContext.addPyFile(str(write_archive(folder / "tweetwire.zip")))
 
 
 def _configuration(master: str, ui_port: int, scratch: Path | None, jit: str) -> dict[str, str | int]:

@@ -46,7 +46,7 @@ class SparkSettings(ProgramSettings):
         validate_default=True,
         description="how often tweets are taken in while no window ends (duration); one that ends is never kept waiting",
     )
-    rows_max: int = Field(100_000, gt=0, description="most tweets in one micro-batch (events)")
+    rows_max: int = Field(250_000, gt=0, description="most tweets in one micro-batch (events)")
     checkpoint: Path = Field(Path("data/spark"), description="folder of what the jobs have counted (path)")
     from_: str = Field(
         "earliest",

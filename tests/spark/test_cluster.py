@@ -1,0 +1,122 @@
+"""``make cluster-test``: a Spark master and two workers whose Python has the libraries, but not this project."""
+
+import json
+import os
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from urllib.request import urlopen
+
+import pyspark
+import pytest
+
+from broker import Event, SyncClient
+from demo.ports import free_port
+from tests.processes import BrokerProcess, Process, until
+from tests.spark import reference, samples
+from tests.spark.comparison import assert_close, assert_tweets_equal
+from tests.spark.topics import stored, windows
+
+WINDOW_MS = 5_000
+WITHIN_S = 300
+MASTER, WORKER = "org.apache.spark.deploy.master.Master", "org.apache.spark.deploy.worker.Worker"
+PORT = "--port", "0", "--webui-port", "0"
+
+OUTSIDE = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+
+pytestmark = [
+    pytest.mark.stack,
+    pytest.mark.timeout(900),
+    pytest.mark.skipif(
+        os.environ.get("TWEETWIRE_CLUSTER_TEST") != "1", reason="starts a Spark cluster, so it is for make cluster-test"
+    ),
+]
+
+
+@pytest.fixture
+def bare_python(tmp_path: Path) -> Path:
+    """A Python that finds the installed libraries, but reads no .pth file and so not the project."""
+    python = tmp_path / "bare" / "python"
+    python.parent.mkdir()
+    base = Path(sys.base_prefix) / "bin" / f"python{sys.version_info.major}.{sys.version_info.minor}"
+    libraries = sysconfig.get_path("purelib")
+    python.write_text(f'#!/bin/sh\nPYTHONPATH="${{PYTHONPATH:+$PYTHONPATH:}}{libraries}" exec {base} "$@"\n')
+    python.chmod(0o755)
+    return python
+
+
+@contextmanager
+def daemon(folder: Path, name: str, *words: str) -> Iterator[None]:
+    """A process of Spark itself."""
+    home = Path(pyspark.__file__).parent
+    (folder / name).mkdir()
+    settings = {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m"}
+    settings |= {"SPARK_WORKER_DIR": str(folder / name), "SPARK_LOCAL_DIRS": str(folder / name)}
+    with (folder / f"{name}.log").open("wb") as log:
+        command = [str(home / "bin" / "spark-class"), *words]
+        # Neither the folder nor the variables of this process lead to the project.
+        process = subprocess.Popen(command, stdout=log, stderr=log, cwd=folder / name, env=OUTSIDE | settings)
+    try:
+        yield
+    finally:
+        process.terminate()
+        process.wait(60)
+
+
+@pytest.fixture
+def master(tmp_path: Path) -> Iterator[str]:
+    """The address of a master with two workers of one core each."""
+    port, page = free_port(), free_port()
+    address = f"spark://127.0.0.1:{port}"
+    with ExitStack() as cluster:
+        ports = ("--host", "127.0.0.1", "--port", str(port), "--webui-port", str(page))
+        cluster.enter_context(daemon(tmp_path, "master", MASTER, *ports))
+        for name in ("worker-1", "worker-2"):
+            words = (WORKER, "--host", "127.0.0.1", "--cores", "1", "--memory", "1g", *PORT, address)
+            cluster.enter_context(daemon(tmp_path, name, *words))
+        until(lambda: alive_workers(page) == 2, WITHIN_S, (tmp_path / "master.log").read_text)
+        yield address
+
+
+def alive_workers(page: int) -> int:
+    try:
+        with urlopen(f"http://127.0.0.1:{page}/json/", timeout=10) as answer:
+            return sum(worker["state"] == "ALIVE" for worker in json.load(answer)["workers"])
+    except OSError:
+        return 0
+
+
+def missing(python: Path, module: str) -> bool:
+    command = [python, "-c", f"import {module}"]
+    done = subprocess.run(command, cwd=python.parent, env=OUTSIDE, capture_output=True, check=False)
+    return b"ModuleNotFoundError" in done.stderr
+
+
+def test_executors_without_the_project_give_the_reference_windows(
+    broker: BrokerProcess, master: str, bare_python: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not missing(bare_python, "pyarrow")
+    assert missing(bare_python, "broker")
+    assert missing(bare_python, "spark")
+    changes = samples.changes(1_200)
+    with SyncClient(broker.address) as client:
+        client.publish_many("tweets", [Event(id=str(n), msg=change) for n, change in enumerate(changes)])
+    rows = stored(broker, "tweets")
+    monkeypatch.setenv("PYSPARK_PYTHON", str(bare_python))
+    words = ["all", "--broker", broker.address, "--checkpoint", tmp_path / "checkpoint", "--master", master]
+    timing = ["--window", f"{WINDOW_MS}ms", "--idle", "1s", "--trigger", "0s", "--ui-port", "0"]
+    tweets, users = reference.tweets_stats(rows, WINDOW_MS), reference.users_stats(rows, WINDOW_MS)
+    with ExitStack() as stack:
+        job = Process(tmp_path / "spark.log", "spark", *words, *timing, "--log-json")
+        job.launch()
+        stack.callback(job.kill)
+        until(lambda: len(windows(broker, "tweets_stats")) == len(tweets), WITHIN_S, job.log)
+        until(lambda: len(windows(broker, "users_stats")) == len(users), WITHIN_S, job.log)
+        assert job.terminate(60) == 0, job.log()
+    assert_tweets_equal(windows(broker, "tweets_stats"), tweets)
+    assert_close(windows(broker, "users_stats"), {reference.iso(start): window for start, window in users.items()})
+    executors = [name for name in ("worker-1", "worker-2") if list((tmp_path / name).glob("app-*/*/tweetwire.zip"))]
+    assert executors == ["worker-1", "worker-2"]
