@@ -30,6 +30,7 @@ __all__ = ["Outcome", "backfill", "compute"]
 
 _BROKER_WITHIN_S = 10.0
 _TELL_EVERY_S = 2.0
+_CANCEL_EVERY_S = 0.2
 
 
 class Outcome(Struct):
@@ -98,8 +99,10 @@ async def _computed(
 
 async def _end_when(stop: anyio.Event, session: SparkSession) -> None:
     await stop.wait()
-    # Not by the driver's thread, which waits for the jobs.
-    await to_thread.run_sync(session.sparkContext.cancelAllJobs)
+    # Again and again, since the next job may be about to start; not by the driver's thread, which waits for it.
+    while True:
+        await to_thread.run_sync(session.sparkContext.cancelAllJobs)
+        await anyio.sleep(_CANCEL_EVERY_S)
 
 
 async def _tell_progress(session: SparkSession) -> None:
