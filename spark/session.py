@@ -20,6 +20,7 @@ from spark.source import TweetwireSource
 __all__ = ["build_session", "local_cores"]
 
 _LOG = f"-Dlog4j2.configurationFile=file:{Path(__file__).with_name('log4j2.properties')}"
+_CLUSTER_PARTITIONS = 8
 _STATE = "spark.sql.streaming.stateStore"
 
 
@@ -93,9 +94,9 @@ def _configuration(master: str, ui_port: int, scratch: Path | None, jit: str) ->
     if scratch is not None:
         configuration["spark.local.dir"] = str(scratch)
     cores = local_cores(master)
+    # A shuffle partition is a state store and a task of every batch: more than cores is loss, and Spark's own 200 is much.
+    configuration["spark.sql.shuffle.partitions"] = cores or _CLUSTER_PARTITIONS
     if cores is not None:
-        # A shuffle partition is a state store and a task of every batch: more than cores is loss.
-        configuration["spark.sql.shuffle.partitions"] = cores
         if jit == "quick":
             configuration["spark.driver.extraJavaOptions"] = f"{_LOG} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
         configuration["spark.driver.host"] = configuration["spark.driver.bindAddress"] = "127.0.0.1"

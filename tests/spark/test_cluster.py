@@ -21,7 +21,7 @@ from tests.spark.comparison import assert_close, assert_tweets_equal
 from tests.spark.topics import stored, windows
 
 WINDOW_MS = 5_000
-WITHIN_S = 300
+WITHIN_S = 420
 MASTER, WORKER = "org.apache.spark.deploy.master.Master", "org.apache.spark.deploy.worker.Worker"
 PORT = "--port", "0", "--webui-port", "0"
 
@@ -29,7 +29,7 @@ OUTSIDE = {name: value for name, value in os.environ.items() if name != "PYTHONP
 
 pytestmark = [
     pytest.mark.stack,
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(1500),
     pytest.mark.skipif(
         os.environ.get("TWEETWIRE_CLUSTER_TEST") != "1", reason="starts a Spark cluster, so it is for make cluster-test"
     ),
