@@ -17,13 +17,14 @@ _NEVER: Final = 1 << 62
 class Deadlines:
     """The deadlines (ms) of one consumer's events in flight, the earliest first."""
 
-    __slots__ = ("_buckets", "_moved", "_tracked")
+    __slots__ = ("_buckets", "_compact_at", "_moved", "_tracked")
 
     def __init__(self) -> None:
         # A list, since it is short and an empty deque costs 600 bytes for each of thousands of idle consumers.
         self._buckets: list[tuple[int, list[int]]] = []
         self._moved: dict[int, int] = {}
         self._tracked = 0
+        self._compact_at = _COMPACT_AT
 
     @property
     def next(self) -> int | None:
@@ -38,7 +39,7 @@ class Deadlines:
         else:
             self._buckets.append((at_ms, list(offsets)))
         self._tracked += len(offsets)
-        if self._tracked > _COMPACT_AT:
+        if self._tracked > self._compact_at:
             self._compact(in_flight)
 
     def suspend(self, offset: int) -> None:
@@ -69,6 +70,13 @@ class Deadlines:
         return list(dict.fromkeys(over))
 
     def _compact(self, in_flight: Container[int]) -> None:
-        kept = ((at, [offset for offset in offsets if offset in in_flight]) for at, offsets in self._buckets)
+        """Forget the places of what is settled or has another place by now, of which an event tried again has many."""
+        moved = self._moved
+        kept = (
+            (at, [offset for offset in dict.fromkeys(offsets) if offset in in_flight and moved.get(offset, 0) <= at])
+            for at, offsets in self._buckets
+        )
         self._buckets = [(at, offsets) for at, offsets in kept if offsets]
         self._tracked = sum(len(offsets) for _, offsets in self._buckets)
+        # Only when as much again has come, so that many events in flight do not cost each one a look at all.
+        self._compact_at = 2 * self._tracked + _COMPACT_AT

@@ -28,7 +28,7 @@ def long_log(size: int, folder: Path, dice: Random, tell: Callable[[], None], *f
     events = steps * in_step
     with BrokerProcess(folder / "broker", *flags) as broker:
         with closing(connect(broker.port)) as reader, closing(connect(broker.port)) as publisher:
-            reader.sendall(b"sub %b as=reader prefetch=%d create\n" % (TOPIC.encode(), ACKED))
+            reader.sendall(b"sub %b as=reader prefetch=%d timeout=1h create\n" % (TOPIC.encode(), ACKED))
             reader.recv(4096)
             for _ in range(steps):
                 publish_all(publisher, list(publish_chunks(in_step, EVENT_BYTES)), in_step)
