@@ -24,7 +24,7 @@ _TRIM_AT: Final = 4096
 class Lane:
     """The offsets of one priority, from `reach` on; `trimmed` is the position of the first one."""
 
-    __slots__ = ("_open", "_open_at", "_positions", "_stretches", "priority", "reach")
+    __slots__ = ("_open", "_open_at", "_open_from", "_positions", "_stretches", "priority", "reach")
 
     def __init__(self, priority: int, reach: int) -> None:
         self.priority = priority
@@ -32,7 +32,9 @@ class Lane:
         # Stretches with an offset of this lane; beside each, the position of its first one
         self._stretches: list[Stretch] = []
         self._positions: list[int] = []
+        # The newest offsets, from `_open_from` on, as numbers; the first one's position
         self._open: array[int] = array("Q")
+        self._open_from = reach
         self._open_at = 0
 
     @property
@@ -82,7 +84,8 @@ class Lane:
     def pack(self, stretches: Iterable[Stretch]) -> None:
         """Let `stretches`, which follow those that are there, stand for the first of the offsets that are numbers."""
         for stretch in stretches:
-            kept = stretch.cut(self.reach, stretch.next)
+            kept = stretch.cut(self._open_from, stretch.next)
+            self._open_from = max(self._open_from, stretch.next)
             count = kept.priorities.count(self.priority)
             if count:
                 self._stretches.append(kept)
@@ -98,7 +101,7 @@ class Lane:
             del self._stretches[:passed], self._positions[:passed]
         count = position - self._open_at
         if count >= _TRIM_AT or count == len(self._open) > 0:
-            self.reach = self._open[count - 1] + 1
+            self.reach = self._open_from = self._open[count - 1] + 1
             del self._open[:count]
             self._open_at = position
 

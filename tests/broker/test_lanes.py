@@ -3,45 +3,57 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.core.lanes import Lanes
+from broker.core.lanes import Lane, Lanes
 from broker.log import Stretch
 
 PRIORITIES = st.sampled_from([0, 0, 0, 1, 4, 9])
-BATCHES = st.lists(st.lists(PRIORITIES, min_size=1, max_size=30).map(bytes), max_size=12)
+BATCH = st.lists(PRIORITIES, min_size=1, max_size=30).map(bytes)
+STEPS = st.lists(st.one_of(BATCH, st.just("trim"), st.just("extend back")), max_size=16)
 
 
 @settings(deadline=None)
-@given(before=st.lists(PRIORITIES, max_size=60).map(bytes), batches=BATCHES, data=st.data())
-def test_a_lane_is_the_offsets_of_its_priority(before: bytes, batches: list[bytes], data: st.DataObject) -> None:
-    """`before` is in the log alone at first; then batches come, readers pass events, and one goes back to the start."""
-    lanes = Lanes(
-        len(before), open_max=data.draw(st.sampled_from([8, 50, 1000])), stretch=data.draw(st.integers(1, 20))
-    )
+@given(before=st.lists(PRIORITIES, max_size=60).map(bytes), steps=STEPS, data=st.data())
+def test_a_lane_is_the_offsets_of_its_priority(before: bytes, steps: list[bytes | str], data: st.DataObject) -> None:
+    """`before` is in the log alone at first; then batches come, readers pass events, and others begin further back."""
+    lanes = Lanes(len(before), open_max=data.draw(st.sampled_from([2, 8, 50])), stretch=data.draw(st.integers(1, 20)))
     stored = before
-    for batch in batches:
-        lanes.extend(Stretch(len(stored), batch))
-        stored += batch
-        if data.draw(st.booleans()):
+    for step in steps:
+        ends = {p: lane.end for p, lane in lanes.by_priority.items()}
+        if isinstance(step, bytes):
+            lanes.extend(Stretch(len(stored), step))
+            stored += step
+        elif step == "trim":
             passed = {p: data.draw(st.integers(lane.trimmed, lane.end)) for p, lane in lanes.by_priority.items()}
-            lanes.trim([passed, {p: lane.end for p, lane in lanes.by_priority.items()}])
-    check(lanes, stored)
-    start = data.draw(st.integers(0, len(stored)))
+            lanes.trim([passed, ends])
+        else:
+            extend_back(lanes, data.draw(st.integers(0, len(stored))), stored)
+            assert {p: lanes.by_priority[p].end for p in ends} == ends
+        for lane in lanes.by_priority.values():
+            check(lane, stored)
+
+
+def test_what_was_passed_and_comes_back_does_not_take_the_place_of_what_is_new() -> None:
+    lanes = Lanes(0, open_max=2, stretch=10)
+    lanes.extend(Stretch(0, b"\0\0"))
+    lanes.trim([{0: 2}])
+    extend_back(lanes, 0, b"\0\0")
+    lanes.extend(Stretch(2, b"\0"))
+    assert lanes.by_priority[0].slice(0, 9) == [0, 1, 2]
+
+
+def extend_back(lanes: Lanes, start: int, stored: bytes) -> None:
     if not lanes.reaches(start):
-        numbers = {p: lane.end for p, lane in lanes.by_priority.items()}
         lanes.extend_back(start, [Stretch(start, stored[start:])])
-        assert {p: lane.end for p, lane in lanes.by_priority.items() if p in numbers} == numbers
-        assert set(stored[start:]) <= lanes.by_priority.keys()
-        check(lanes, stored)
     assert lanes.reaches(start)
+    assert set(stored[start:]) <= lanes.by_priority.keys()
 
 
-def check(lanes: Lanes, stored: bytes) -> None:
-    for priority, lane in lanes.by_priority.items():
-        held = [offset for offset in range(lane.reach, len(stored)) if stored[offset] == priority]
-        assert lane.end - lane.trimmed == len(held)
-        assert lane.slice(lane.trimmed, len(stored)) == held
-        assert [lane.at(position) for position in range(lane.trimmed, lane.end)] == held
-        for first in range(0, len(held), 7):
-            assert lane.slice(lane.trimmed + first, 5) == held[first : first + 5]
-        for offset in range(lane.reach, len(stored) + 1):
-            assert lane.position_of(offset) == lane.trimmed + sum(one < offset for one in held)
+def check(lane: Lane, stored: bytes) -> None:
+    held = [offset for offset in range(lane.reach, len(stored)) if stored[offset] == lane.priority]
+    assert lane.end - lane.trimmed == len(held)
+    assert lane.slice(lane.trimmed, len(stored)) == held
+    assert [lane.at(position) for position in range(lane.trimmed, lane.end)] == held
+    for first in range(0, len(held), 7):
+        assert lane.slice(lane.trimmed + first, 5) == held[first : first + 5]
+    for offset in range(lane.reach, len(stored) + 1):
+        assert lane.position_of(offset) == lane.trimmed + sum(one < offset for one in held)
