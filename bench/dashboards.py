@@ -94,7 +94,7 @@ def _offering(port: int, size: int) -> Iterator[None]:
     try:
         yield
     finally:
-        process.terminate()
+        process.kill()
         process.join()
 
 

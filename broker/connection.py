@@ -23,6 +23,7 @@ from broker.protocol.commands import Hello
 __all__ = ["Connection", "End", "Limits", "Users"]
 
 READ_BYTES: Final = 256 << 10
+SEND_BYTES: Final = 256 << 10
 AWAITED_MAX: Final = 100_000
 FAILED_HELLOS_MAX: Final = 3
 
@@ -196,8 +197,13 @@ class Connection:
                 self._has_output = anyio.Event()
                 await self._has_output.wait()
                 continue
-            self._sending_since = time.monotonic()
-            await self._stream.send(data)
-            self._sending_since = None
+            await self._send(data)
             self._host.broker.sent(session, self._host.now_ms())
             self._host.carry_out()
+
+    async def _send(self, data: bytes) -> None:
+        """Send in pieces, so that a peer which takes one now and then is not taken for one that has stopped."""
+        for start in range(0, len(data), SEND_BYTES):
+            self._sending_since = time.monotonic()
+            await self._stream.send(data[start : start + SEND_BYTES])
+        self._sending_since = None

@@ -9,7 +9,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from bench.wire import connect, publish_all, publish_chunks
+from bench.wire import connect, publish_all, publish_chunks, receive
 from tests.faults.verdict import Verdict
 from tests.processes import BrokerProcess
 
@@ -53,7 +53,7 @@ def _delivered(reader: socket.socket) -> list[int]:
     """Read what is in flight, which is as much as the prefetch lets come."""
     data = b""
     while data.count(b"\n") < ACKED:
-        data += reader.recv(1 << 20)
+        data += receive(reader, 1 << 20)
     return [json.loads(line)["offset"] for line in data.splitlines()]
 
 
@@ -67,5 +67,5 @@ def _ask(connection: socket.socket, line: str, lines: int = 1) -> str:
     connection.sendall(f"{line}\n".encode())
     answer = b""
     while answer.count(b"\n") < lines:
-        answer += connection.recv(1 << 16)
+        answer += receive(connection, 1 << 16)
     return answer.decode()

@@ -19,8 +19,6 @@ from pyspark.sql import SparkSession
 from spark.backfill.collection import TWEETS, CollectionReader, bounds
 from spark.backfill.run import compute
 from spark.backfill.settings import BackfillSettings
-from spark.jobs import JOBS, start_query
-from spark.settings import SparkSettings
 from tests.processes import BrokerProcess, Process, until
 from tests.spark import reference, samples
 from tests.spark.comparison import assert_close, assert_tweets_equal
@@ -63,10 +61,6 @@ def users(count: int) -> list[dict[str, Any]]:
     ]
 
 
-def total(found: dict[str, Row], member: str) -> int:
-    return sum(window[member] for window in found.values())
-
-
 def test_the_numbers_are_the_streams(
     broker: BrokerProcess,
     mongo_url: str,
@@ -85,40 +79,14 @@ def test_the_numbers_are_the_streams(
         database.users.update_one({"_id": "1000"}, {"$set": {"name": "someone"}})
         until(lambda: (len(stored(broker, "tweets")), len(stored(broker, "users"))) == (600, 37), WITHIN_S, changes.log)
         assert changes.terminate() == 0
-    stream(broker, spark_session, tmp_path, tweets=600, new_users=36)
     outcome = compute(spark_session, settings(mongo_url, database.name, broker, "--complete-after", "0s"))
     assert (outcome.tweets, outcome.new_users) == (600, 36)
-    for topic in ("tweets_stats", "users_stats"):
-        expected, found = windows(broker, topic), windows(broker, f"{topic}_backfill")
-        assert found.keys() == expected.keys()
-        for start, window in expected.items():
-            # A sketch tells a little more or less, depending on the order in which its parts are joined.
-            approximate = (
-                pytest.approx(window.get("unique_users"), rel=0.07, abs=1) if "unique_users" in window else None
-            )
-            assert found[start].pop("unique_users", None) == approximate
-            assert_close(found[start], {name: value for name, value in window.items() if name != "unique_users"})
-
-
-def stream(broker: BrokerProcess, session: SparkSession, folder: Path, *, tweets: int, new_users: int) -> None:
-    """Let the live jobs count what the topics hold."""
-    given = ["--broker", broker.address, "--checkpoint", str(folder / "checkpoint"), "--window", f"{WINDOW_MS}ms"]
-    flags = [*given, "--idle", "1s", "--trigger", "0s"]
-    queries = [start_query(session, job, SparkSettings(_cli_parse_args=[job.name, *flags])) for job in JOBS.values()]
-    try:
-        until(
-            lambda: (
-                total(windows(broker, "tweets_stats"), "tweets") == tweets
-                and total(windows(broker, "users_stats"), "new_users") == new_users
-                # The windows of both jobs end with the same tweets.
-                and windows(broker, "tweets_stats").keys() <= windows(broker, "users_stats").keys()
-            ),
-            WITHIN_S,
-            lambda: [query.exception() or query.lastProgress for query in queries],
-        )
-    finally:
-        for query in queries:
-            query.stop()
+    rows = [*stored(broker, "tweets"), *stored(broker, "users")]
+    # What the live statistics are held to as well.
+    assert_tweets_equal(windows(broker, "tweets_stats_backfill"), reference.tweets_stats(rows[:600], WINDOW_MS))
+    expected = reference.users_stats(rows, WINDOW_MS)
+    found = windows(broker, "users_stats_backfill")
+    assert_close(found, {reference.iso(start): window for start, window in expected.items()})
 
 
 def as_rows(documents: list[dict[str, Any]]) -> list[Row]:
