@@ -114,7 +114,7 @@ def _sources(settings: Settings) -> list[Source]:
     )
     if not settings.source:
         raise StartError("there is nothing to read; give a source: --source http://HOST:4000/tweets/1 or replay:FILE")
-    token = settings.mastodon_token.get_secret_value()
+    token = settings.mastodon_token.get_secret_value().strip()
     rate = settings.replay_rate or None
     sources: dict[str, Source] = {}
     for address in settings.source:

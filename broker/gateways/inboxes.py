@@ -90,8 +90,11 @@ class Inboxes:
 
         Returns without another await behind the moment when nothing was left, so that nothing can come in between.
         """
-        if topic_of(id_) not in self._server.broker.topics:
-            return True
+        while topic_of(id_) not in self._server.broker.topics:
+            if not self._outlet.is_failing:
+                return True
+            # What it is to get first may be among what the disk refuses.
+            await anyio.sleep(PATIENCE_S)
         reading = _Reading(self._server, id_)
         try:
             while not (reading.is_empty and not self._outlet.is_failing):

@@ -60,6 +60,7 @@ class Outlet:
         self._later: list[_Given] = []
         # How many of the first ones that are unanswered have been refused before.
         self._repeated = 0
+        self._has_told = False
         self._stored: list[Stored] = []
         self._has_replies = anyio.Event()
 
@@ -149,6 +150,7 @@ class Outlet:
         count = int(last) - int(first) + 1 if last else 1
         topic = self._take_unanswered(count)[0].topic
         self.unconfirmed -= count
+        self._has_told = self._has_told and self.is_failing
         self._stored.append(Stored(topic, int(first or duplicate), count))
 
     def _take_unanswered(self, count: int) -> list[_Given]:
@@ -164,8 +166,9 @@ class Outlet:
         return taken
 
     def _keep_refused(self, refused: list[_Given], reason: str) -> None:
-        if not self._refused:
+        if not self._has_told:
             logger.error("the disk refuses what a gateway has to store; trying again", reason=reason)
+        self._has_told = True
         self._refused += refused
 
 

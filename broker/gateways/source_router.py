@@ -9,7 +9,7 @@ from broker.gateways.follow_graph import FollowGraph, is_for_all, recipients
 from broker.gateways.inboxes import Inboxes
 from broker.gateways.source_clients import Clients
 from broker.gateways.source_lines import SourceEvent
-from broker.gateways.source_log import SourceLog
+from broker.gateways.source_log import SourceLog, StoredLines
 from broker.gateways.source_state import kept_graph
 
 __all__ = ["Router"]
@@ -21,6 +21,8 @@ KEEP_GRAPH_EVERY: Final = 200_000
 SHARE: Final = 4.0
 """While more is coming, so much more time goes into everything else than into sending, whose cost is the clients' number."""
 SLOW_POLL_S: Final = 0.005
+UNSENT_S: Final = 0.1
+"""So long lines wait for more that is on its way to the disk."""
 
 
 class Router:
@@ -54,12 +56,15 @@ class Router:
     async def run(self) -> None:
         """Route what is stored, for ever."""
         while True:
-            stored = await self._log.stored()
+            stored: list[StoredLines] = []
+            # What is on its way may be refused, and then nobody should wait for it.
+            with anyio.move_on_after(UNSENT_S if self._log.unstored else None):
+                stored = await self._log.stored()
             self.is_busy = True
             for offset, events in stored:
                 for first in range(0, len(events), RUN_EVENTS):
                     await self._take(offset + first, events[first : first + RUN_EVENTS])
-            if not self._log.unstored:
+            if not self._log.unstored or not stored:
                 await self._clients.send()
             self.is_busy = False
 

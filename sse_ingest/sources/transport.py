@@ -22,7 +22,7 @@ def client(timeout: httpx.Timeout) -> httpx.Client:
 
     A connection that is used again may be closed by the server just then, which would look like a loss.
     """
-    mounts = None if getproxies() else {"all://": _Transport()}
+    mounts = None if getproxies().keys() - {"no"} else {"all://": _Transport()}
     limits = httpx.Limits(max_keepalive_connections=0)
     return httpx.Client(timeout=timeout, limits=limits, mounts=mounts, follow_redirects=True)
 
@@ -50,9 +50,12 @@ class _Transport(httpx.BaseTransport):
                 request.method, request.url.raw_path.decode(), skip_host=True, skip_accept_encoding=True
             )
             for name, value in request.headers.raw:
-                connection.putheader(name, value)
+                _put_header(connection, name, value)
             connection.endheaders()
             response = connection.getresponse()
+            if response.status < httpx.codes.OK or response.msg.defects:
+                # http.client passes over 100 alone, and forgets what stands behind a header that is none.
+                raise httpx.RemoteProtocolError(f"an answer that cannot be read: HTTP {response.status}")
         except BaseException as error:
             connection.close()
             if isinstance(error, HTTPException):
@@ -81,6 +84,16 @@ class _Body(httpx.SyncByteStream):
     def close(self) -> None:
         self._response.close()
         self._connection.close()
+
+
+def _put_header(connection: HTTPConnection, name: bytes, value: bytes) -> None:
+    try:
+        connection.putheader(name, value)
+    except ValueError:
+        # Its text has the value, which may be a token.
+        raise httpx.LocalProtocolError(
+            f"the header {name.decode('latin-1')} has characters that none may have"
+        ) from None
 
 
 def _connection(url: httpx.URL, timeout_s: float) -> HTTPConnection:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from sse_ingest.backoff import pause_s, retry_after_s
 from sse_ingest.sources import SourceRefused, SourceState, StreamLimits
 from sse_ingest.sources.stream import EventStream
+from tests.processes import until
 from tests.sse_ingest.scripted import OK, Peer, ScriptedServer, chunk, response
 
 pytestmark = pytest.mark.timeout(30)
@@ -137,6 +138,26 @@ def test_what_is_no_event_stream_is_for_a_person_to_look_at(answer: bytes, reaso
     steps = [lambda peer: peer.send(answer)] * 30
     with pytest.raises(SourceRefused, match=reason):
         events_of(*steps)
+
+
+@pytest.mark.parametrize("head", [b"HTTP/1.1 103 Early Hints\r\n\r\n", b"HTTP/1.1 200 OK\r\nno header\r\n\r\n"])
+def test_an_answer_that_cannot_be_read_is_asked_for_again(head: bytes) -> None:
+    data, requests = events_of(lambda peer: peer.send(head), whole(FIRST))
+    assert (data, len(requests)) == (["first"], 3)
+
+
+def test_a_token_that_no_header_may_have_is_not_told() -> None:
+    state = SourceState("test")
+    with ScriptedServer() as server:
+        stream = EventStream(server.url(), state, QUICK, token="secret\nline")
+        feed = threading.Thread(target=list, args=(stream,))
+        feed.start()
+        try:
+            until(lambda: "Authorization" in state.reason, tell=lambda: state)
+        finally:
+            stream.close()
+            feed.join()
+    assert "secret" not in state.reason
 
 
 def test_a_redirect_is_followed_and_the_content_type_may_have_parameters() -> None:

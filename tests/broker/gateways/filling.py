@@ -20,14 +20,15 @@ WITHIN_S = 100.0
 
 
 class FillingDisk:
-    """Has room for nothing while `is_full`; `refused` counts what it did not take."""
+    """Has room for no path with `where` in it while `is_full`; `refused` counts what it did not take."""
 
-    def __init__(self) -> None:
+    def __init__(self, where: str = "") -> None:
         self.is_full = False
         self.refused = 0
+        self._where = where
 
     def __call__(self, call: Call) -> None:
-        if self.is_full and call.kind in {*WRITING, "mkdir"}:
+        if self.is_full and call.kind in {*WRITING, "mkdir"} and self._where in str(call.path):
             self.refused += 1
             raise OSError(ENOSPC, os.strerror(ENOSPC))
 

@@ -75,6 +75,44 @@ async def test_on_a_disk_that_fills_and_empties_everybody_gets_exactly_theirs(
             assert {id_: stored_messages(server, f"inbox.{id_}") for id_ in absent} == absent
 
 
+async def test_what_an_inbox_has_no_room_for_comes_before_what_is_newer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outlets, "RETRY_S", 0.01)
+    disk = FillingDisk("inbox.")
+    async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(serving(tmp_path / "broker", disk))
+        source_port, client_port = await stack.enter_async_context(gateway(server, has_inboxes=True))
+        disk.is_full = True
+        async with await anyio.connect_tcp("127.0.0.1", source_port) as source:
+            await source.send(b"1|P|9|1\n2|P|9|1\n")
+            await within(lambda: disk.refused)
+            client = await connect(stack, client_port, "1")
+            await within(lambda: server.broker.counts["event_source_clients"] == 1)
+            await source.send(b"3|P|9|1\n")
+            await within(lambda: server.broker.counts["event_source_events"] == 3)
+            disk.is_full = False
+        assert await whole(client) == ["1|P|9|1", "2|P|9|1", "3|P|9|1"]
+
+
+async def test_what_is_stored_is_sent_though_what_follows_is_refused(tmp_path: Path) -> None:
+    disk = FillingDisk("event_source")
+    async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(serving(tmp_path / "broker", disk))
+        source_port, client_port = await stack.enter_async_context(gateway(server, has_inboxes=False))
+        client = await connect(stack, client_port, "1")
+        await within(lambda: server.broker.counts["event_source_clients"] == 1)
+        async with await anyio.connect_tcp("127.0.0.1", source_port) as source:
+            await source.send(b"1|P|9|1\n")
+            await within(lambda: server.broker.topics["event_source"].log.next == 1)
+            disk.is_full = True
+            await source.send(b"2|P|9|1\n")
+            with anyio.fail_after(100):
+                assert await client.receive() == b"1|P|9|1\n"
+            await within(lambda: disk.refused)
+            disk.is_full = False
+
+
 async def connect(stack: AsyncExitStack, port: int, id_: str) -> ByteStream:
     stream = await stack.enter_async_context(await anyio.connect_tcp("127.0.0.1", port))
     await stream.send(f"{id_}\n".encode())

@@ -69,8 +69,12 @@ async def test_nothing_is_lost_doubled_or_out_of_order_while_the_disk_fills_and_
         for number in range(ROUNDS):
             topic, some = dice.choice(list(given)), range(10 * number, 10 * number + dice.randint(1, 9))
             given[topic] += some
+            # At least once something is refused, whatever the dice say.
+            disk.is_full |= number == ROUNDS // 2
             outlet.give(topic, events(*some))
             server.carry_out()
+            if number == ROUNDS // 2:
+                await within(lambda: disk.refused)
             disk.is_full = dice.random() < (0.8 if disk.is_full else 0.2)
             for _ in range(dice.randint(0, 5)):
                 await lowlevel.checkpoint()
