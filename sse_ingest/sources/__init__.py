@@ -25,12 +25,15 @@ def source_of(
 ) -> Source:
     """Return the source at `address`; `rate` (events/s) and `loop` count for replays, `token` for Mastodon.
 
-    Raises StartError where the address is none.
+    Raises StartError where the address is none, or the token cannot be sent.
     """
     scheme, _, rest = address.partition(":")
     if scheme in ("http", "https") and urlsplit(address).hostname:
         return Source(_shown(address), "twitter", "", _stream(address, limits))
     if scheme == "mastodon" and rest:
+        # Here, and not when it is sent: behind a proxy, h11 says which header is wrong by telling its value to the log.
+        if not (token.isascii() and token.isprintable()):
+            raise StartError("--mastodon-token has characters that no token has; copy it anew from the instance")
         base = rest.rstrip("/") if "://" in rest else f"https://{rest.strip('/')}"
         host = urlsplit(base).netloc
         return Source(f"mastodon:{host}", "mastodon", host, _stream(f"{base}/api/v1/streaming/public", limits, token))

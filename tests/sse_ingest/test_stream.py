@@ -8,12 +8,17 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import SecretStr
 
+from broker.errors import StartError
 from sse_ingest.backoff import pause_s, retry_after_s
-from sse_ingest.sources import SourceRefused, SourceState, StreamLimits
+from sse_ingest.serve import _sources
+from sse_ingest.settings import Settings
+from sse_ingest.sources import SourceRefused, SourceState, StreamLimits, source_of, transport
 from sse_ingest.sources.stream import EventStream
 from tests.processes import until
 from tests.sse_ingest.scripted import OK, Peer, ScriptedServer, chunk, response
@@ -160,6 +165,23 @@ def test_a_token_that_no_header_may_have_is_not_told() -> None:
     assert "secret" not in state.reason
 
 
+@pytest.mark.parametrize("token", ["secret\nline", "secret\x00", "secrét"])
+def test_a_token_that_cannot_be_sent_is_refused_at_the_start(token: str) -> None:
+    with pytest.raises(StartError, match="--mastodon-token") as refused:
+        source_of("mastodon:stream.example", QUICK, token=token)
+    assert "secr" not in str(refused.value)
+
+
+def test_a_token_is_taken_without_the_end_of_its_line() -> None:
+    with ScriptedServer() as server:
+        settings = Settings(
+            _cli_parse_args=[], source=[f"mastodon:{server.url('')}"], mastodon_token=SecretStr("s3cret\n")
+        )
+        (source,) = _sources(settings)
+        assert list(source.open_feed(SourceState("test"), "")) == []
+        assert server.peers[0].headers["authorization"] == "bearer s3cret"
+
+
 def test_a_redirect_is_followed_and_the_content_type_may_have_parameters() -> None:
     def elsewhere(peer: Peer) -> None:
         assert peer.path == "/elsewhere"
@@ -179,6 +201,16 @@ def test_a_proxy_of_the_environment_is_asked(monkeypatch: pytest.MonkeyPatch) ->
         stream = EventStream("http://stream.example/tweets", SourceState("test"), QUICK)
         assert [arrival.event.data for arrival in stream] == ["first"]
         assert proxy.peers[0].path == "http://stream.example/tweets"
+
+
+@pytest.mark.parametrize(("proxies", "is_direct"), [({"no": "*"}, True), ({}, True), ({"http": "http://p"}, False)])
+def test_only_a_proxy_takes_the_slow_way(
+    proxies: dict[str, str], is_direct: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transport, "getproxies", lambda: proxies)
+    with ScriptedServer() as server, transport.client(httpx.Timeout(2.0)) as http:
+        # Only http.client's way has the socket itself among the extensions.
+        assert ("socket" in http.get(server.url()).extensions) == is_direct
 
 
 def test_a_character_split_over_chunks_is_whole() -> None:
