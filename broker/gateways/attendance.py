@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from errno import EMFILE, ENFILE
 from typing import Final
 
 import anyio
@@ -46,6 +47,7 @@ class Attendance:
         self._counts = counts
         self._stalled_after_s = stalled_after_s
         self._present: dict[bytes, _Presence] = {}
+        self._lacks_descriptors = False
 
     async def serve(self, id_: bytes, stream: ByteStream) -> None:
         """Serve one client until it leaves, does not read, or is dismissed."""
@@ -54,7 +56,7 @@ class Attendance:
                 self._note_cut_off(id_)
                 return
             # No await since the inbox was found empty: what is routed from now on comes to the client itself.
-            client = self._clients.by_id[id_] = Client(id_, stream)
+            client = self._clients.by_id[id_] = self._connect(id_, stream)
             try:
                 async with anyio.create_task_group() as tasks:
                     tasks.start_soon(_cancel_at_end, stream, tasks.cancel_scope)
@@ -84,6 +86,23 @@ class Attendance:
         for presence in list(self._present.values()):
             presence.scope.cancel()
             await presence.is_gone.wait()
+
+    def _connect(self, id_: bytes, stream: ByteStream) -> Client:
+        """Raises OSError, which ends the connection, where the system has no descriptor for it."""
+        try:
+            client = Client(id_, stream)
+        except OSError as error:
+            # Once for all who are closed until there are some again: they come back at once, and by the thousand.
+            if error.errno in {EMFILE, ENFILE} and not self._lacks_descriptors:
+                self._lacks_descriptors = True
+                logger.warning(
+                    "no file descriptors are left; clients of the event source are closed. Raise the limit (ulimit -n)",
+                    client=id_.decode(),
+                    reason=error.strerror,
+                )
+            raise
+        self._lacks_descriptors = False
+        return client
 
     async def _catch_up(self, inboxes: Inboxes, id_: bytes, stream: ByteStream) -> bool:
         self._router.arriving.add(id_)

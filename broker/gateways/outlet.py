@@ -61,6 +61,8 @@ class Outlet:
         # How many of the first ones that are unanswered have been refused before.
         self._repeated = 0
         self._has_told = False
+        # A time, not a pause to be slept through: who asks for what is stored may ask for less time than the pause.
+        self._again_at = 0.0
         self._stored: list[Stored] = []
         self._has_replies = anyio.Event()
 
@@ -87,7 +89,7 @@ class Outlet:
                 stored, self._stored = self._stored, []
                 return stored
             if self._refused and not self._unanswered:
-                await anyio.sleep(RETRY_S)
+                await anyio.sleep_until(self._again_at)
                 self._give_again()
             else:
                 self._has_replies = anyio.Event()
@@ -169,6 +171,7 @@ class Outlet:
         if not self._has_told:
             logger.error("the disk refuses what a gateway has to store; trying again", reason=reason)
         self._has_told = True
+        self._again_at = anyio.current_time() + RETRY_S
         self._refused += refused
 
 

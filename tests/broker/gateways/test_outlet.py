@@ -7,6 +7,9 @@ import anyio
 import pytest
 from anyio import lowlevel
 from msgspec import Raw
+from structlog import wrap_logger
+from structlog.stdlib import BoundLogger
+from structlog.testing import LogCapture
 
 from broker.events import IncomingEvent
 from broker.gateways import outlet as outlets
@@ -106,3 +109,44 @@ async def test_it_is_failing_until_what_was_refused_is_stored(tmp_path: Path) ->
         await within(lambda: not outlet.unconfirmed)
         tasks.cancel_scope.cancel()
     assert told == {"a": [0], "no-topic-yet": [0]}
+
+
+async def test_who_asks_for_less_time_than_the_pause_has_it_given_again_nevertheless(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outlets, "RETRY_S", 0.05)
+    disk = FillingDisk()
+    async with serving(tmp_path / "broker", disk, "a") as server:
+        outlet = Outlet(server, "gateway")
+        disk.is_full = True
+        outlet.give("a", events(1))
+        server.carry_out()
+        await within(lambda: outlet.session.outbox.size)
+        disk.is_full = False
+        with anyio.fail_after(100):
+            while outlet.unconfirmed:
+                with anyio.move_on_after(0.005):
+                    await outlet.stored()
+        assert stored_messages(server, "a") == [1]
+        outlet.close()
+
+
+async def test_an_outage_is_told_once_however_often_it_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    logs = LogCapture()
+    monkeypatch.setattr(outlets, "logger", wrap_logger(None, processors=[logs], wrapper_class=BoundLogger))
+    disk, told = FillingDisk(), dict[str, list[int]]()
+    async with serving(tmp_path / "broker", disk, "a") as server, anyio.create_task_group() as tasks:
+        outlet = Outlet(server, "gateway")
+        tasks.start_soon(collect, outlet, told)
+        for outage in (1, 2):
+            disk.is_full = True
+            outlet.give("a", events(outage))
+            server.carry_out()
+            before = disk.refused
+            await within(lambda before=before: disk.refused > before + 10)
+            disk.is_full = False
+            await within(lambda: not outlet.unconfirmed)
+        tasks.cancel_scope.cancel()
+    assert [log["event"] for log in logs.entries] == ["the disk refuses what a gateway has to store; trying again"] * 2

@@ -27,6 +27,8 @@ async def connected(id_: bytes = b"1") -> AsyncIterator[tuple[Client, SocketStre
         listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
         async with listener, anyio.create_task_group() as tasks:
             tasks.start_soon(listener.serve, ends[0].send)
+            # A read that waits for ever would hold up the loop, and with it every deadline.
+            far.settimeout(60.0)
             far.connect(("127.0.0.1", listener.extra(SocketAttribute.local_port)))
             stream = await ends[1].receive()
             tasks.cancel_scope.cancel()
@@ -115,5 +117,7 @@ async def test_broadcasts_stand_where_their_turn_was_among_each_ones_own_lines(s
 def read_all(far: socket.socket, size: int) -> bytes:
     data = bytearray()
     while len(data) < size:
-        data += far.recv(1 << 20)
+        some = far.recv(1 << 20)
+        assert some, f"closed after {len(data)} of {size} bytes"
+        data += some
     return bytes(data)
