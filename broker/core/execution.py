@@ -19,7 +19,7 @@ from broker.errors import Refusal
 from broker.failures import Failure
 from broker.protocol import commands, help_texts
 from broker.protocol.event_lines import line_id
-from broker.protocol.policy import Policy
+from broker.protocol.policy import DEFAULT_POLICY
 from broker.state import CheckpointRecord, ClientRecord, PolicyRecord, UnsubscribedRecord
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ class Execution:
         if subscription is None:
             if len(topic.subscriptions) >= SUBSCRIPTIONS_MAX:
                 raise Refusal("too_many", f"{topic.name} has {SUBSCRIPTIONS_MAX} subscriptions")
-            start, policy = self._start(topic, command.start), Policy().changed(command.change)
+            start, policy = self._start(topic, command.start), DEFAULT_POLICY.changed(command.change)
             subscription = topic.subscribe(name, start, policy, is_durable=command.name is not None)
             if subscription.is_durable:
                 self._broker.work.keep(subscription.record(topic.visible))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 from broker.core import slots
 from broker.core.lanes import Lanes
 from broker.failures import Attempts
-from broker.protocol.policy import Policy
+from broker.protocol.policy import DEFAULT_POLICY, Policy
 from broker.state import SettledRecord, SubscriptionRecord
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Subscription:
         self.name = name
         self.start = start
         self.is_durable = is_durable
-        self.policy = policy or Policy()
+        self.policy = policy or DEFAULT_POLICY
         self.consumers: list[Consumer] = []
         self.positions = {p: lane.position_of(start) for p, lane in lanes.by_priority.items()}
         self.attempts: dict[int, Attempts] = {}

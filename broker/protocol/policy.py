@@ -1,6 +1,6 @@
 """How a subscription treats what its consumers do not settle."""
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from msgspec import Struct
@@ -10,7 +10,7 @@ from broker.failures import CAUSES, Cause
 from broker.protocol.options import Options
 from broker.units import parse_seconds
 
-__all__ = ["Policy", "read_policy_change"]
+__all__ = ["DEFAULT_POLICY", "Policy", "read_policy_change"]
 
 _DAY_MS = 86_400_000
 
@@ -32,11 +32,15 @@ class Policy(Struct, frozen=True, omit_defaults=True):
 
     def changed(self, change: dict[str, Any]) -> "Policy":
         """Return the policy with some members replaced."""
-        return msgspec.structs.replace(self, **change)
+        return msgspec.structs.replace(self, **change) if change else self
 
     def pause_ms(self, failures: int) -> int:
         """Return how long an event waits after its n-th failure, a day at most."""
         return min(self.backoff_ms << min(failures - 1, 40), _DAY_MS) if failures else 0
+
+
+DEFAULT_POLICY: Final = Policy()
+"""One for all who ask for nothing else."""
 
 
 def read_policy_change(options: Options) -> dict[str, Any]:
