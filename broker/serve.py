@@ -14,6 +14,7 @@ from broker.connection import Limits
 from broker.data_directory import Sizes
 from broker.errors import Refusal, StartError
 from broker.gateways import EventSource, EventSourceOptions
+from broker.listening import serve_patiently
 from broker.program import logger, port_taken, ready
 from broker.protocol import check_name
 from broker.server import Server
@@ -54,7 +55,7 @@ async def serve(settings: BrokerSettings, stop: anyio.Event) -> None:
         if settings.event_source:
             await stack.enter_async_context(EventSource(server, _event_source(settings)).open())
         async with anyio.create_task_group() as connections, anyio.create_task_group() as accepting:
-            accepting.start_soon(listener.serve, server.handle, connections)
+            accepting.start_soon(serve_patiently, listener, server.handle, connections)
             ready("broker", address)
             await stop.wait()
             accepting.cancel_scope.cancel()

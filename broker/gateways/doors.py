@@ -11,6 +11,7 @@ import structlog
 from anyio.abc import ByteStream, Listener, SocketAttribute, TaskGroup
 
 from broker.gateways.source_lines import ID_BYTES_MAX, is_id
+from broker.listening import serve_patiently
 from broker.program import port_taken
 
 __all__ = ["Doors"]
@@ -66,7 +67,7 @@ class Doors:
                     await self._settle()
                     await _guarded(serve, stream)
 
-        await self._sources.serve(handle, connections)
+        await serve_patiently(self._sources, handle, connections)
 
     async def let_in_clients(self, serve: ServeClient, connections: TaskGroup) -> None:
         """Have clients served, for ever."""
@@ -82,7 +83,7 @@ class Doors:
                 finally:
                     self._clients -= 1
 
-        await self._client_door.serve(handle, connections)
+        await serve_patiently(self._client_door, handle, connections)
 
     async def _greet(self, stream: ByteStream, serve: ServeClient) -> None:
         self._greeting += 1

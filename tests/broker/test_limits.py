@@ -1,6 +1,7 @@
 """What stays bounded, and what never gets lost, when clients misbehave."""
 
 import random
+import resource
 import socket
 import time
 import tracemalloc
@@ -169,6 +170,19 @@ def test_connections_above_the_limit_are_told(tmp_path: Path) -> None:
                 if again.recv(100).startswith(b"+OK"):
                     return
             assert time.monotonic() < deadline
+
+
+def test_without_file_descriptors_new_connections_wait_and_the_broker_goes_on(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "b") as broker:
+        there = len(list(Path(f"/proc/{broker.pid}/fd").iterdir()))
+        _, most = resource.prlimit(broker.pid, resource.RLIMIT_NOFILE)
+        resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, (there + 4, most))
+        waiting = [socket.create_connection(("127.0.0.1", broker.port), 60) for _ in range(20)]
+        until(lambda: broker.said("no file descriptors are left"), tell=broker.log)
+        resource.prlimit(broker.pid, resource.RLIMIT_NOFILE, (most, most))
+        for connection in waiting:
+            with connection:
+                assert connection.recv(100).startswith(b"+OK")
 
 
 def test_an_oversize_line_is_skipped_and_the_next_command_works(tmp_path: Path) -> None:
