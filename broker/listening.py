@@ -8,7 +8,7 @@ import anyio
 import structlog
 from anyio.abc import Listener, TaskGroup
 
-__all__ = ["serve_patiently"]
+__all__ = ["is_want_of_descriptors", "serve_patiently"]
 
 PAUSE_S: Final = 0.2
 TELL_EVERY_S: Final = 10.0
@@ -29,7 +29,7 @@ async def serve_patiently(
             await listener.serve(handle, connections)
         # A group, since a listener may be several: one for each address of a host.
         except* OSError as errors:
-            if errors.split(_is_want_of_descriptors)[1] is not None:
+            if errors.split(is_want_of_descriptors)[1] is not None:
                 raise
             if anyio.current_time() - told_at >= TELL_EVERY_S:
                 told_at = anyio.current_time()
@@ -37,5 +37,6 @@ async def serve_patiently(
             await anyio.sleep(PAUSE_S)
 
 
-def _is_want_of_descriptors(error: BaseException) -> bool:
+def is_want_of_descriptors(error: BaseException) -> bool:
+    """Whether the process or the system has as many files open as it may."""
     return isinstance(error, OSError) and error.errno in {EMFILE, ENFILE}

@@ -55,6 +55,7 @@ class Outbox:
     def __init__(self) -> None:
         self.size = 0
         self._refusals = 0
+        # Whether there was no room for events before the last `take`.
         self.was_full = False
         self._ready: list[bytes] = []
         # No deque until something waits: an empty one costs 600 bytes for each of thousands of idle connections.
@@ -134,7 +135,9 @@ class Outbox:
     def confirm(self, visible: dict[str, int], recorded: int, promise: str) -> None:
         """Move out what the disk has: events below `visible` of their topic, records up to number `recorded`."""
         waiting = self._waiting
-        while isinstance(waiting, deque) and waiting:
+        if isinstance(waiting, tuple):
+            return
+        while waiting:
             place = waiting[0]
             if isinstance(place, bytes):
                 self._send(place)

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from errno import EMFILE, ENFILE
 from typing import Final
 
 import anyio
@@ -12,6 +11,7 @@ from anyio.abc import ByteStream
 from broker.gateways.inboxes import Inboxes
 from broker.gateways.source_clients import Client, Clients
 from broker.gateways.source_router import Router
+from broker.listening import is_want_of_descriptors
 
 __all__ = ["Attendance"]
 
@@ -93,7 +93,7 @@ class Attendance:
             client = Client(id_, stream)
         except OSError as error:
             # Once for all who are closed until there are some again: they come back at once, and by the thousand.
-            if error.errno in {EMFILE, ENFILE} and not self._lacks_descriptors:
+            if is_want_of_descriptors(error) and not self._lacks_descriptors:
                 self._lacks_descriptors = True
                 logger.warning(
                     "no file descriptors are left; clients of the event source are closed. Raise the limit (ulimit -n)",

@@ -9,7 +9,10 @@ from typing import Final
 __all__ = ["Stretch"]
 
 _DECODED: Final = 64
+"""So many lanes of stretches stay decoded, about 8 MB of numbers; a reader needs one for each priority at its place."""
 _RARE: Final = 100
+"""Where fewer than one event of so many has a priority, searching for each is quicker than looking at all."""
+
 _ONLY: Final = [bytes(priority == wanted for priority in range(256)) for wanted in range(256)]
 
 
@@ -27,6 +30,11 @@ class Stretch:
         """The offset behind the last one."""
         return self.first + len(self.priorities)
 
+    @property
+    def all_offsets(self) -> range:
+        """The offsets of all its events."""
+        return range(self.first, self.next)
+
     def cut(self, first: int, next_: int) -> "Stretch":
         """Return the part with offsets `first` … `next_` - 1, which may be all or nothing of it."""
         if first <= self.first and next_ >= self.next:
@@ -41,11 +49,14 @@ class Stretch:
 
     def by_priority(self) -> dict[int, "array[int]"]:
         """Return the offsets of each priority that stands here, in order."""
-        all_ = range(self.first, self.next)
         found = set(self.priorities)
         if len(found) == 1:
-            return {found.pop(): array("Q", all_)}
-        return {p: array("Q", compress(all_, self.priorities.translate(_ONLY[p]))) for p in found}
+            return {found.pop(): array("Q", self.all_offsets)}
+        return {priority: self.pick(priority) for priority in found}
+
+    def pick(self, priority: int) -> "array[int]":
+        """Return the offsets of a priority, in order, by looking at each event."""
+        return array("Q", compress(self.all_offsets, self.priorities.translate(_ONLY[priority])))
 
     def count_before(self, offset: int, priority: int) -> int:
         """Return how many events of a priority stand before `offset`."""
@@ -58,18 +69,16 @@ class Stretch:
 
 @lru_cache(maxsize=_DECODED)
 def _offsets(stretch: Stretch, priority: int) -> Sequence[int]:
-    priorities = stretch.priorities
-    all_ = range(stretch.first, stretch.next)
-    count = priorities.count(priority)
-    if count == len(priorities):
-        return all_
-    if count * _RARE < len(priorities):
+    count = stretch.priorities.count(priority)
+    if count == len(stretch.priorities):
+        return stretch.all_offsets
+    if count * _RARE < len(stretch.priorities):
         return array("Q", _found(stretch, priority, count))
-    return array("Q", compress(all_, priorities.translate(_ONLY[priority])))
+    return stretch.pick(priority)
 
 
 def _found(stretch: Stretch, priority: int, count: int) -> Iterator[int]:
-    """Yield the offsets of a priority, faster than by looking at each event where it is rare."""
+    """Yield the offsets of a priority by searching for each of them."""
     at = -1
     for _ in range(count):
         at = stretch.priorities.index(priority, at + 1)
