@@ -6,8 +6,6 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from functools import partial
 
-from pydantic import ValidationError
-from pydantic_settings import CliApp, SettingsError
 from rich.console import Console
 
 from bench.compare import compare
@@ -18,6 +16,8 @@ from bench.rows import ROWS
 from bench.runner import Runner
 from bench.settings import BenchSettings, CompareSettings
 from bench.table import show_compared, show_growths, show_rows
+from broker.errors import StartError
+from broker.flags import read_flags
 
 FAILED = 1
 WRONG_SETTING = 2
@@ -30,9 +30,9 @@ def main(words: list[str]) -> int:
     """Do what is wanted; returns the exit status."""
     try:
         if words[:1] == ["compare"]:
-            return _compare(CliApp.run(CompareSettings, cli_args=words[1:]))
-        return _measure(CliApp.run(BenchSettings, cli_args=words))
-    except (ValidationError, SettingsError) as error:
+            return _compare(read_flags(CompareSettings, words[1:]))
+        return _measure(read_flags(BenchSettings, words))
+    except StartError as error:
         tell(str(error))
         return WRONG_SETTING
 

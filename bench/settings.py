@@ -5,6 +5,7 @@ from pathlib import Path
 from pydantic import Field
 from pydantic_settings import BaseSettings, CliPositionalArg
 
+from broker.kinds import Folder
 from broker.program import settings_config
 from broker.units import Seconds
 
@@ -28,16 +29,16 @@ class BenchSettings(BaseSettings):
     row_time: Seconds = Field(
         "45s",
         validate_default=True,
-        description="no row begins a round that would end later than this after its first (duration)",
+        description="no row begins a round that would end later than this after its first",
     )
-    budget: Seconds = Field("18m", validate_default=True, description="no row begins later than this (duration)")
+    budget: Seconds = Field("18m", validate_default=True, description="no row begins later than this")
     scales: list[float] = Field(
         [0.1, 1.0, 10.0], description="times the work of the scale runs: how cost grows (repeatable; 0: none)"
     )
     scale_events: int = Field(
         300_000, ge=1000, description="events of a scale run at 1; slow rows take a share of them"
     )
-    results: Path = Field(Path("bench/results"), description="folder that JSON and a page with plots are written to")
+    results: Folder = Field(Path("bench/results"), description="folder that JSON and a page with plots are written to")
 
 
 class CompareSettings(BaseSettings):

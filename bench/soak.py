@@ -13,11 +13,13 @@ from contextlib import suppress
 import anyio
 from anyio.abc import SocketStream
 from pydantic import Field
-from pydantic_settings import BaseSettings, CliApp
+from pydantic_settings import BaseSettings
 from rich.console import Console
 
 from bench.broker_process import broker_process, resident_bytes
 from broker import Client, Event
+from broker.errors import StartError
+from broker.flags import read_flags
 from broker.program import settings_config
 from broker.units import Seconds, format_bytes
 
@@ -35,9 +37,9 @@ class SoakSettings(BaseSettings):
 
     model_config = settings_config("python -m bench.soak")
 
-    duration: Seconds = Field("10m", validate_default=True, description="how long clients misbehave (duration)")
+    duration: Seconds = Field("10m", validate_default=True, description="how long clients misbehave")
     clients: int = Field(50, ge=SUBSCRIPTIONS, description="connections at a time")
-    rate: int = Field(2000, ge=1, description="events published (events/s)")
+    rate: int = Field(2000, ge=1, description="events published a second")
     seed: int = Field(1, description="what the clients do is drawn from it")
 
 
@@ -153,8 +155,12 @@ class Soak:
 
 
 def main() -> int:
-    """Run it; status 0 if nothing was lost and memory stayed flat."""
-    settings = CliApp.run(SoakSettings)
+    """Run it; status 0 if nothing was lost and memory stayed flat, 2 for a wrong setting."""
+    try:
+        settings = read_flags(SoakSettings, sys.argv[1:])
+    except StartError as error:
+        tell(str(error))
+        return 2
     with broker_process("--recent-bytes", RECENT) as (port, pid):
         is_well = anyio.run(Soak(settings, port, pid).run, backend_options={"use_uvloop": True})
     tell("[green]nothing lost, memory flat[/]" if is_well else "[red]failed[/]")

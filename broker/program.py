@@ -17,10 +17,11 @@ from typing import Any, Literal, TypeVar
 import anyio
 import prometheus_client
 import structlog
-from pydantic import Field, ValidationError
-from pydantic_settings import BaseSettings, CliApp, SettingsConfigDict, SettingsError
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from broker.errors import BrokerUnreachable, StartError
+from broker.flags import read_flags
 
 __all__ = ["ProgramSettings", "logger", "port_taken", "ready", "run", "serve_metrics", "settings_config"]
 
@@ -32,7 +33,7 @@ logger = structlog.stdlib.get_logger
 
 def settings_config(program: str) -> SettingsConfigDict:
     """Name a program's flags and its environment variables (``TWEETWIRE_<PROGRAM>_<SETTING>``)."""
-    prefix = program.removeprefix("python -m ").replace(".", "_").upper()
+    prefix = program.removeprefix("python -m ").replace(".", "_").replace(" ", "_").upper()
     return SettingsConfigDict(
         env_prefix=f"TWEETWIRE_{prefix}_",
         env_prefix_target="all",
@@ -61,12 +62,10 @@ def run(settings_type: type[S], serve: Serve[S], argv: Sequence[str] | None = No
     """Read the settings and run `serve` on uvloop until it returns. Returns the exit status."""
     prog = settings_type.model_config.get("cli_prog_name") or "tweetwire"
     try:
-        settings = CliApp.run(settings_type, cli_args=list(sys.argv[1:] if argv is None else argv))
+        settings = read_flags(settings_type, sys.argv[1:] if argv is None else argv)
         configure_logging(settings)
         serve_metrics(settings.metrics_host, settings.metrics_port)
         return anyio.run(_serve_until_signal, settings, serve, backend_options={"use_uvloop": _has_uvloop()}) or 0
-    except (ValidationError, SettingsError) as error:
-        return _refuse(prog, _sentence(error))
     except (StartError, BrokerUnreachable) as error:
         return _refuse(prog, str(error))
     except KeyboardInterrupt:
@@ -148,16 +147,6 @@ def _has_uvloop() -> bool:
 def _refuse(prog: str, sentence: str) -> int:
     print(f"{prog}: {sentence}", file=sys.stderr, flush=True)
     return 2
-
-
-def _sentence(error: ValidationError | SettingsError) -> str:
-    if isinstance(error, SettingsError):
-        return str(error)
-    faults = []
-    for fault in error.errors(include_url=False):
-        name = "--" + "-".join(str(part) for part in fault["loc"][:1]).replace("_", "-")
-        faults.append(f"{name}: {fault['msg'].removeprefix('Value error, ')}")
-    return "; ".join(faults)
 
 
 def _only_start_errors(group: BaseExceptionGroup[BaseException]) -> str | None:

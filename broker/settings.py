@@ -6,6 +6,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from broker.data_directory import Durability
+from broker.kinds import Folder
 from broker.program import ProgramSettings, settings_config
 from broker.units import Bytes, Seconds
 
@@ -19,38 +20,36 @@ class BrokerSettings(ProgramSettings):
 
     host: str = Field("127.0.0.1", description="address to listen on")
     port: int = Field(8000, ge=0, le=65535, description="port to listen on, 0 for a free one")
-    data_dir: Path = Field(Path("data/broker"), description="folder of the logs and the state")
+    data_dir: Folder = Field(Path("data/broker"), description="folder of the logs and the state")
     durability: Durability = Field(
         "synced",
         description="what a confirmation promises: synced (the disk has it), written (the system has it), memory",
     )
-    topic: list[str] = Field([], description="topic to make at start (repeatable)")
+    topic: list[str] = Field([], description="topic to make at start")
     users: Path | None = Field(None, description="TOML file of those who may connect; see python -m broker.users")
     tls_cert: Path | None = Field(None, description="PEM file with the certificate chain; makes the port TLS")
     tls_key: Path | None = Field(None, description="PEM file with the certificate's key")
     tls_ca: Path | None = Field(None, description="PEM file of the authority that clients' certificates must be from")
     connections_max: int = Field(10_000, ge=1, description="most connections at once")
     recent_bytes: Bytes = Field(
-        "128MiB", validate_default=True, description="newest lines of all topics that stay in memory (bytes, KiB, MiB)"
+        "128MiB", validate_default=True, description="newest lines of all topics that stay in memory"
     )
     segment_bytes: Bytes = Field(
-        "64MiB", validate_default=True, description="where a log's file ends and the next one begins (bytes, KiB, MiB)"
+        "64MiB", validate_default=True, description="where a log's file ends and the next one begins"
     )
     reserve_bytes: Bytes = Field(
         "16MiB",
         validate_default=True,
-        description="room on the disk that is kept for acks when it is full (bytes, MiB)",
+        description="room on the disk that is kept for acks when it is full",
     )
-    line_bytes_max: Bytes = Field(
-        "1MiB", validate_default=True, description="longest line that is taken (bytes, KiB, MiB)"
-    )
+    line_bytes_max: Bytes = Field("1MiB", validate_default=True, description="longest line that is taken")
     waiting_bytes_max: Bytes = Field(
         "4MiB",
         validate_default=True,
-        description="most that waits to be sent to a client before no more is read from it (bytes, KiB, MiB)",
+        description="most that waits to be sent to a client before no more is read from it",
     )
     stalled_after: Seconds = Field(
-        "60s", validate_default=True, description="how long a client may take nothing before it is cut off (5s, 1m)"
+        "60s", validate_default=True, description="how long a client may take nothing before it is cut off"
     )
     event_source: bool = Field(False, description="serve the event source gateway, too; see docs/event_source.md")
     event_source_port: int = Field(9090, ge=0, le=65535, description="port for the event source, 0 for a free one")

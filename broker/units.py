@@ -5,6 +5,8 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, TypeAdapter
 
+from broker.kinds import Metavar
+
 __all__ = ["Bytes", "Seconds", "format_bytes", "format_seconds", "parse_bytes", "parse_seconds"]
 
 _SECONDS_PER_UNIT = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -62,8 +64,8 @@ def _bytes(value: object) -> int:
     return parse_bytes(value) if isinstance(value, str) else TypeAdapter(int).validate_python(value)
 
 
-Seconds = Annotated[float, BeforeValidator(_seconds)]
+Seconds = Annotated[float, BeforeValidator(_seconds), Metavar("DURATION", "500ms, 5s, 2m or 1h")]
 """A settings field in seconds that people write with a unit."""
 
-Bytes = Annotated[int, BeforeValidator(_bytes)]
+Bytes = Annotated[int, BeforeValidator(_bytes), Metavar("BYTES", "4096, 64KiB, 64MiB or 1GiB")]
 """A settings field in bytes that people write with a unit."""

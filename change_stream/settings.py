@@ -3,12 +3,13 @@
 import re
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from bson import Timestamp, json_util
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_settings import SettingsConfigDict
 
+from broker.kinds import Address, Metavar
 from broker.program import ProgramSettings, settings_config
 from broker.units import Bytes, Seconds
 from change_stream.extended_json import JsonMode
@@ -19,6 +20,7 @@ __all__ = ["HistoryPolicy", "Settings", "SnapshotMode", "SourceSettings"]
 SnapshotMode = Literal["never", "initial", "when_needed", "always"]
 HistoryPolicy = Literal["fail", "resnapshot", "from_time", "now"]
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}")
+MemberPath = Annotated[str, Metavar("COLLECTION=PATH")]
 _IMAGES = {"off": None, "update_lookup": "updateLookup", "when_available": "whenAvailable", "required": "required"}
 
 
@@ -29,10 +31,10 @@ class SourceSettings(ProgramSettings):
         "mongodb://127.0.0.1:27017/?replicaSet=rs0", description="MongoDB's address; it must be a replica set"
     )
     database: str = Field("rtp_sse_db", description="database that is watched")
-    map: list[str] = Field(
-        ["tweets=tweets", "users=users"], description="COLLECTION=TOPIC: what is watched and where it goes (repeatable)"
+    map: list[Annotated[str, Metavar("COLLECTION=TOPIC")]] = Field(
+        ["tweets=tweets", "users=users"], description="what is watched and where it goes"
     )
-    broker: str = Field("127.0.0.1:8000", description="HOST:PORT of the broker")
+    broker: Address = Field("127.0.0.1:8000", description="address of the broker")
     connect_timeout: Seconds = Field(
         "30s", validate_default=True, gt=0, description="how long to try for MongoDB and the broker at the start"
     )
@@ -76,7 +78,7 @@ class Settings(SourceSettings):
         description="when MongoDB's history no longer reaches back to where a topic was left: fail; resnapshot; from_time: "
         "go on with the oldest change there is; now. All but fail publish a gap event with both bounds",
     )
-    start_at: str | None = Field(
+    start_at: Annotated[str, Metavar("TIME")] | None = Field(
         None, description="where a topic without a position begins: 2026-11-27T20:00:00Z, or oldest; without it, now"
     )
     reset: bool = Field(False, description="forget the stored positions at this start")
@@ -92,24 +94,22 @@ class Settings(SourceSettings):
     before: Literal["off", "when_available", "required"] = Field(
         "when_available", description="the document before a change, from the collection's pre-images (MongoDB 6.0)"
     )
-    key: list[str] = Field(
+    key: list[MemberPath] = Field(
         ["tweets=user.id_str"],
-        description="COLLECTION=PATH: member that groups an entity's events; else the _id (repeatable)",
+        description="member that groups an entity's events; else the _id",
     )
-    followers: list[str] = Field(
+    followers: list[MemberPath] = Field(
         ["tweets=user.followers_count", "users=followers_count"],
-        description="COLLECTION=PATH: count whose digits make the priority; else it is 0 (repeatable)",
+        description="count whose digits make the priority; else it is 0",
     )
-    include: list[str] = Field([], description="COLLECTION=PATH: keep this member, not all of them (repeatable)")
-    exclude: list[str] = Field([], description="COLLECTION=PATH: leave this member out (repeatable)")
-    rename: list[str] = Field([], description="COLLECTION=PATH:NAME: call this member NAME (repeatable)")
-    pipeline: list[str] = Field(
-        [], description="COLLECTION=FILE: aggregation stages for its changes, a JSON array (repeatable)"
+    include: list[MemberPath] = Field([], description="keep this member, not all of them")
+    exclude: list[MemberPath] = Field([], description="leave this member out")
+    rename: list[Annotated[str, Metavar("COLLECTION=PATH:NAME")]] = Field([], description="call this member NAME")
+    pipeline: list[Annotated[str, Metavar("COLLECTION=FILE")]] = Field(
+        [], description="aggregation stages for its changes, a JSON array"
     )
     window: int = Field(10_000, ge=1, description="events on the way to the broker that are not yet confirmed")
-    window_bytes: Bytes = Field(
-        "32MiB", validate_default=True, ge=1, description="bytes of their messages, at most (bytes, KiB, MiB)"
-    )
+    window_bytes: Bytes = Field("32MiB", validate_default=True, ge=1, description="bytes of their messages, at most")
     batch_size: int = Field(1000, ge=1, le=100_000, description="changes that MongoDB sends at once, at most")
     ahead: int = Field(4000, ge=1, description="changes that are fetched ahead of their publishing, at most")
     ahead_bytes: Bytes = Field(

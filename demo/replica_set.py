@@ -22,7 +22,7 @@ class ReplicaSetSettings(ProgramSettings):
     mongo_url: str = Field("mongodb://127.0.0.1:27017", description="the member, as reached from here")
     member: str = Field("127.0.0.1:27017", description="HOST:PORT by which clients and other members reach it")
     name: str = Field("rs0", description="the set's name, as mongod was started with")
-    timeout: Seconds = Field("2m", validate_default=True, description="how long to wait for MongoDB (duration)")
+    timeout: Seconds = Field("2m", validate_default=True, description="how long to wait for MongoDB")
 
 
 async def serve(settings: ReplicaSetSettings, stop: anyio.Event) -> None:

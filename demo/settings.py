@@ -5,6 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from broker.kinds import Folder
 from broker.program import ProgramSettings, settings_config
 from broker.units import Seconds
 
@@ -25,21 +26,23 @@ class DemoSettings(ProgramSettings):
 
     model_config = settings_config("python -m demo")
 
-    seconds: float | None = Field(None, gt=0, description="ingest for so long, then end (seconds); none: until Ctrl-C")
-    rate: float = Field(300, gt=0, description="tweets that the simulator or a replay sends (tweets/s)")
+    seconds: float | None = Field(
+        None, gt=0, description="ingest for so many seconds, then end (default: until Ctrl-C)"
+    )
+    rate: float = Field(300, gt=0, description="tweets a second that the simulator or a replay sends")
     source: str | None = Field(
         None, description="what to ingest instead of the simulator: http://…, replay:FILE, mastodon:INSTANCE, wikimedia"
     )
-    data_dir: Path = Field(
+    data_dir: Folder = Field(
         Path("data/demo"), description="where all data and logs live; the same one goes on where it was"
     )
     spark: bool = Field(True, description="compute statistics with Spark, which needs Java 17 or 21")
     dashboard: bool = Field(True, description="serve the dashboard, where NiceGUI is installed")
-    window: Seconds = Field("10s", validate_default=True, description="length of the statistics' windows (duration)")
+    window: Seconds = Field("10s", validate_default=True, description="length of the statistics' windows")
     patience: Seconds = Field(
         "120s",
         validate_default=True,
-        description="time without progress after which the end is not waited for (duration)",
+        description="time without progress after which the end is not waited for",
     )
     report: Literal["text", "json"] = Field("text", description="how the closing check is printed")
     database: str = Field("rtp_sse_db", description="database in MongoDB")

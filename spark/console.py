@@ -13,6 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from broker import BrokerLost, BrokerUnreachable
+from broker.kinds import Address
 from broker.program import ProgramSettings, settings_config
 from broker.units import Seconds
 from spark.link import Link
@@ -35,11 +36,9 @@ class ConsoleSettings(ProgramSettings):
 
     model_config = settings_config("python -m spark console")
 
-    broker: str = Field("127.0.0.1:8000", description="the broker (HOST:PORT)")
-    rows: int = Field(10, ge=1, le=100, description="windows of each topic that are shown (windows)")
-    every: Seconds = Field(
-        "1s", gt=0, validate_default=True, description="how often the topics are looked at (duration)"
-    )
+    broker: Address = Field("127.0.0.1:8000", description="the broker")
+    rows: int = Field(10, ge=1, le=100, description="windows of each topic that are shown")
+    every: Seconds = Field("1s", gt=0, validate_default=True, description="how often the topics are looked at")
     once: bool = Field(False, description="print the tables once and end")
     tweets_stats_topic: str = Field("tweets_stats", description="topic of the tweets' statistics")
     users_stats_topic: str = Field("users_stats", description="topic of the users' statistics")

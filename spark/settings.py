@@ -6,6 +6,7 @@ from typing import Literal
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_settings import CliPositionalArg, SettingsConfigDict
 
+from broker.kinds import Address, Folder
 from broker.program import ProgramSettings, settings_config
 from broker.units import Seconds
 from spark.options import parse_start
@@ -25,29 +26,29 @@ class SparkSettings(ProgramSettings):
     model_config = settings_config("python -m spark") | SettingsConfigDict(env_prefix_target="all")
 
     job: CliPositionalArg[Literal["tweets-stats", "users-stats", "all"]]
-    broker: str = Field("127.0.0.1:8000", description="the broker (HOST:PORT)")
+    broker: Address = Field("127.0.0.1:8000", description="the broker")
     master: str = Field("local[*]", description="where Spark runs: local[N], local[*], spark://HOST:PORT, k8s://…")
-    window: Seconds = Field("10s", gt=0, validate_default=True, description="length of a window (duration)")
+    window: Seconds = Field("10s", gt=0, validate_default=True, description="length of a window")
     watermark: Seconds = Field(
         "500ms",
         ge=0,
         validate_default=True,
-        description="how much later than its successors a tweet may come and still be counted in its window (duration)",
+        description="how much later than its successors a tweet may come and still be counted in its window",
     )
     idle: Seconds = Field(
         "5s",
         gt=0,
         validate_default=True,
-        description="silence after which the clock ends windows in place of the tweets that do not come (duration)",
+        description="silence after which the clock ends windows in place of the tweets that do not come",
     )
     trigger: Seconds = Field(
         "2s",
         ge=0,
         validate_default=True,
-        description="how often tweets are taken in while no window ends (duration); one that ends is never kept waiting",
+        description="how often tweets are taken in while no window ends; one that ends is never kept waiting",
     )
-    rows_max: int = Field(250_000, gt=0, description="most tweets in one micro-batch (events)")
-    checkpoint: Path = Field(Path("data/spark"), description="folder of what the jobs have counted (path)")
+    rows_max: int = Field(250_000, gt=0, description="most tweets in one micro-batch")
+    checkpoint: Folder = Field(Path("data/spark"), description="folder of what the jobs have counted")
     from_: str = Field(
         "earliest",
         alias="from",
@@ -57,7 +58,7 @@ class SparkSettings(ProgramSettings):
         "quick", description="how Java compiles on a local master: quick to start, or full speed after a minute"
     )
     drain: Seconds = Field(
-        "15s", ge=0, validate_default=True, description="time that running batches have to end at a stop (duration)"
+        "15s", ge=0, validate_default=True, description="time that running batches have to end at a stop"
     )
     ui_port: int = Field(4040, ge=0, le=65535, description="port of Spark's own page, 0 for none")
     tweets_topic: str = Field("tweets", description="topic of the tweets' changes")

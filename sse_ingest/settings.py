@@ -2,11 +2,13 @@
 
 import os
 from pathlib import Path
+from typing import Annotated
 
 from pydantic import AliasChoices, Field, SecretStr, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from broker.addresses import split_address
+from broker.kinds import Metavar
 from broker.program import ProgramSettings, settings_config
 from broker.units import Bytes, Seconds
 from sse_ingest.scoring import ScorerName
@@ -26,12 +28,14 @@ class Settings(ProgramSettings):
     metrics_port: int = Field(9601, ge=0, le=65535, description="port of Prometheus metrics, 0 for none")
     source: list[str] = Field(
         [],
-        description="where tweets come from, repeatable: http://HOST:4000/tweets/1 (rtp-server), mastodon:INSTANCE, "
+        description="where tweets come from: http://HOST:4000/tweets/1 (rtp-server), mastodon:INSTANCE, "
         "wikimedia, replay:FILE (JSON Lines or .sse; replay-mastodon: and replay-wikimedia: for their events)",
     )
     mongo_url: str = Field("mongodb://127.0.0.1:27017", description="address of a MongoDB replica set")
     database: str = Field("rtp_sse_db", min_length=1, description="name of the database")
-    broker: str = Field("", description="HOST:PORT of the broker that statistics go to; empty: no statistics")
+    broker: Annotated[str, Metavar("HOST:PORT")] = Field(
+        "", description="address of the broker that statistics go to (default: no statistics)"
+    )
     host: str = Field("127.0.0.1", description="address that the telnet port is on")
     port: int = Field(8080, ge=0, le=65535, description="telnet port for people, 0 for any free one")
     autostart: bool = Field(False, description="start ingesting without anybody asking for it")

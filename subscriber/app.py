@@ -22,6 +22,7 @@ from pydantic import Field
 
 from broker import Client, Event, Receipt, Refusal, StoredEvent, Subscription
 from broker.errors import StartError
+from broker.kinds import Address
 from broker.program import ProgramSettings, logger, ready, run, settings_config
 from broker.units import Seconds, parse_seconds
 from subscriber.failures import failure_json
@@ -44,10 +45,8 @@ class ServiceSettings(ProgramSettings):
 
     model_config = settings_config("service")
 
-    broker: str | None = Field(None, description="address of the broker (host:port); none: the one in the code")
-    drain: Seconds = Field(
-        "10s", validate_default=True, description="time that handlers have to end at a stop (duration)"
-    )
+    broker: Address | None = Field(None, description="address of the broker (default: the one in the code)")
+    drain: Seconds = Field("10s", validate_default=True, description="time that handlers have to end at a stop")
 
 
 class Delivery:

@@ -14,6 +14,7 @@ from rich.table import Table
 
 from broker import Client, Refusal
 from broker.errors import StartError
+from broker.kinds import Address
 from broker.program import ProgramSettings, settings_config
 from subscriber.latency import LatencyHistogram
 from subscriber.settings import Name
@@ -29,7 +30,7 @@ class HistorySettings(ProgramSettings):
 
     model_config = settings_config("python -m subscriber history")
 
-    broker: str = Field("127.0.0.1:8000", description="address of the broker (host:port)")
+    broker: Address = Field("127.0.0.1:8000", description="address of the broker")
     history: Name = Field(HISTORY, description="topic that the history is kept in")
     from_: str = Field(
         "earliest", alias="from", description="where to begin: earliest, an offset of the history, or a time"

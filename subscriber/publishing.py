@@ -17,6 +17,7 @@ from pydantic import Field
 
 from broker import Client, Receipt, Refusal
 from broker.client import Publisher
+from broker.kinds import Address
 from broker.program import ProgramSettings, logger, ready, settings_config
 from broker.units import Bytes, Seconds
 from subscriber.latency import LatencyHistogram
@@ -37,15 +38,15 @@ class PublishSettings(ProgramSettings):
 
     model_config = settings_config("python -m subscriber publish")
 
-    broker: str = Field("127.0.0.1:8000", description="address of the broker (host:port)")
-    topic: list[Name] = Field(min_length=1, description="topic to publish to; give it several times for several")
+    broker: Address = Field("127.0.0.1:8000", description="address of the broker")
+    topic: list[Name] = Field(min_length=1, description="topic to publish to")
     rate: float = Field(1000.0, gt=0, description="events a second, over all topics")
-    duration: Seconds = Field("10s", gt=0, validate_default=True, description="how long (duration)")
+    duration: Seconds = Field("10s", gt=0, validate_default=True, description="how long")
     size: list[Bytes] = Field(
         ["200"],
         min_length=1,
         validate_default=True,
-        description="length of msg, drawn if there are several (bytes, KiB)",
+        description="length of msg, drawn if there are several",
     )
     priorities: Annotated[int, Field(ge=1, le=256)] = Field(1, description="priorities 0 … n - 1, drawn")
     name: Name = Field("load", description="name of the producer; a run needs one that the topics do not know yet")

@@ -5,6 +5,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
+from broker.kinds import Address
 from broker.program import ProgramSettings, settings_config
 from broker.units import Bytes, Seconds
 
@@ -26,26 +27,22 @@ class SubscriberSettings(ProgramSettings):
 
     model_config = settings_config("python -m subscriber")
 
-    broker: str = Field("127.0.0.1:8000", description="address of the broker (host:port)")
-    topic: list[Name] = Field(min_length=1, description="topic to subscribe to; give it several times for several")
+    broker: Address = Field("127.0.0.1:8000", description="address of the broker")
+    topic: list[Name] = Field(min_length=1, description="topic to subscribe to")
     as_: Name | None = Field(
         None,
         alias="as",
-        description="name of a durable subscription, shared by all who use it; none: one each connection",
+        description="name of a durable subscription, shared by all who use it (default: one each connection)",
     )
     from_: str = Field(
         "latest",
         alias="from",
         description="where a new subscription begins: latest, earliest, an offset, or a time (2026-11-27T20:00:00Z)",
     )
-    prefetch: int = Field(1000, ge=1, le=100_000, description="events in flight on a connection (events)")
-    connections: int = Field(1, ge=1, le=10_000, description="connections to the broker (connections)")
-    delay: Seconds = Field(
-        "0s", validate_default=True, description="time that each event takes before its ack (duration)"
-    )
-    timeout: Seconds | None = Field(
-        None, gt=0, description="time the broker waits for an answer; none: as it is (duration)"
-    )
+    prefetch: int = Field(1000, ge=1, le=100_000, description="events in flight on a connection")
+    connections: int = Field(1, ge=1, le=10_000, description="connections to the broker")
+    delay: Seconds = Field("0s", validate_default=True, description="time that each event takes before its ack")
+    timeout: Seconds | None = Field(None, gt=0, description="time the broker waits for an answer (default: as it is)")
     nack_share: Share = Field(0.0, description="fault on purpose: share of the deliveries that are refused (0-1)")
     stall: Share = Field(0.0, description="fault on purpose: share of the deliveries that get no answer (0-1)")
     vanish: Share = Field(
@@ -54,25 +51,25 @@ class SubscriberSettings(ProgramSettings):
     publish_rate: float | None = Field(
         None,
         gt=0,
-        description="events a second to publish, whatever the broker makes of it; none: nothing is published",
+        description="events a second to publish, whatever the broker makes of it (default: nothing is published)",
     )
-    publishers: int = Field(1, ge=1, le=64, description="processes that share the publishing (processes)")
+    publishers: int = Field(1, ge=1, le=64, description="processes that share the publishing")
     priorities: int = Field(1, ge=1, le=256, description="priorities 0 … n - 1 of what is published, drawn")
     size: list[Bytes] = Field(
         ["200"],
         min_length=1,
         validate_default=True,
-        description="length of what is published, drawn if several (bytes, KiB)",
+        description="length of what is published, drawn if several",
     )
     drain: Seconds = Field(
-        "30s", validate_default=True, description="time that what was published has to arrive afterwards (duration)"
+        "30s", validate_default=True, description="time that what was published has to arrive afterwards"
     )
     seed: int = Field(1, description="beginning of the dice for faults, priorities and sizes")
     html: Path | None = Field(None, description="file for a page with the figures and their plots")
     json_file: Path | None = Field(None, description="file for the final report as JSON")
-    count: int | None = Field(None, ge=1, description="end after so many acked events (events); none: go on")
+    count: int | None = Field(None, ge=1, description="end after so many acked events (default: go on)")
     seconds: float | None = Field(
-        None, gt=0, description="end (with --publish-rate: publish no more) after so long (seconds); none: go on"
+        None, gt=0, description="end (with --publish-rate: publish no more) after so many seconds (default: go on)"
     )
     report: Literal["text", "json"] = Field("text", description="how to report: for people, or one JSON line a second")
     metrics_port: int = Field(9603, ge=0, le=65535, description="port of Prometheus metrics, 0 for none")

@@ -10,6 +10,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from broker.addresses import split_address
 from broker.errors import BrokerUnreachable, Refusal
+from broker.kinds import Address
 from broker.program import settings_config
 from broker.protocol import check_name
 from broker.sync_client import SyncClient
@@ -22,11 +23,6 @@ __all__ = ["Connection", "Name", "command_config"]
 def command_config(command: str) -> SettingsConfigDict:
     """Name a command's flags; the environment has one variable a setting for all commands (``TWEETWIRE_BROKER``)."""
     return settings_config(f"python -m broker {command}") | SettingsConfigDict(env_prefix="TWEETWIRE_")
-
-
-def _address(text: str) -> str:
-    split_address(text)
-    return text
 
 
 def _name(text: str) -> str:
@@ -43,12 +39,10 @@ Name = Annotated[str, AfterValidator(_name)]
 class Connection(BaseSettings):
     """A command on a connection of its own."""
 
-    broker: Annotated[str, AfterValidator(_address)] = Field(
-        "127.0.0.1:8000", description="address of the broker (host:port); also TWEETWIRE_BROKER"
-    )
+    broker: Address = Field("127.0.0.1:8000", description="address of the broker")
     name: Name = Field("cli", description="name that this client gives itself, or that of a user")
     token: SecretStr | None = Field(None, description="token of that user; better in TWEETWIRE_TOKEN than as a flag")
-    timeout: Seconds = Field("10s", validate_default=True, description="longest wait for an answer (500ms, 10s, 1m)")
+    timeout: Seconds = Field("10s", validate_default=True, description="longest wait for an answer")
     tls: bool = Field(False, description="speak TLS; implied by the files below")
     tls_ca: Path | None = Field(None, description="PEM file of the authority that the broker's certificate is from")
     tls_cert: Path | None = Field(None, description="PEM file with this client's certificate")

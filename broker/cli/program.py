@@ -4,10 +4,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from typing import Final, get_args
-
-from pydantic import ValidationError
-from pydantic_settings import CliApp, CliPositionalArg, SettingsError
+from typing import Final
 
 from broker.cli.chain import Chain
 from broker.cli.connection import Connection
@@ -20,6 +17,7 @@ from broker.cli.overview import Stats, Subscriptions, Topics
 from broker.cli.shell import Shell
 from broker.cli.tail import Tail
 from broker.errors import BrokerError, Refusal, StartError
+from broker.flags import read_flags
 
 __all__ = ["COMMANDS", "main"]
 
@@ -40,30 +38,23 @@ COMMANDS: Final[dict[str, type[Connection | Fsck]]] = {
     "shell": Shell,
     "fsck": Fsck,
 }
-# What marks a setting that has no flag; the library has no public name for it.
-_POSITIONAL: Final = get_args(CliPositionalArg[str])[1:]
 
 
 def main(argv: Sequence[str]) -> int:
     """Carry out the command that `argv` begins with, one of `COMMANDS`. Returns the exit status."""
     name, *words = argv
-    command_type = COMMANDS[name]
     status = 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
-        command = CliApp.run(command_type, cli_args=words)
+        command = read_flags(COMMANDS[name], words)
         if isinstance(command, Fsck):
             status = command.carry_out()
         else:
             command.carry_out()
         sys.stdout.flush()
-    except ValidationError as error:
-        return _refuse(name, _sentence(error, command_type))
-    except (StartError, SettingsError) as error:
-        return _refuse(name, str(error))
     except Refusal as refusal:
         return _refuse(name, f"the broker refuses ({refusal.code}): {refusal.text}")
-    except BrokerError as error:
+    except (StartError, BrokerError) as error:
         return _refuse(name, str(error))
     except BrokenPipeError:
         # Whoever read the output has seen enough; what is left in the buffer must not fail once more at the exit.
@@ -76,15 +67,3 @@ def main(argv: Sequence[str]) -> int:
 def _refuse(command: str, sentence: str) -> int:
     print(f"python -m broker {command}: {sentence}", file=sys.stderr, flush=True)
     return 2
-
-
-def _sentence(error: ValidationError, command_type: type[Connection | Fsck]) -> str:
-    """Say which words of the command line are wrong, and how."""
-    fields = {field.alias or name: field for name, field in command_type.model_fields.items()}
-    faults = []
-    for fault in error.errors(include_url=False):
-        name = str(fault["loc"][0]) if fault["loc"] else ""
-        is_positional = name in fields and any(mark in _POSITIONAL for mark in fields[name].metadata)
-        shown = name.upper() if is_positional else f"--{name.replace('_', '-')}"
-        faults.append(f"{shown}: {fault['msg'].removeprefix('Value error, ')}")
-    return "; ".join(faults)

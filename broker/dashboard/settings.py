@@ -2,20 +2,14 @@
 
 import ssl
 from pathlib import Path
-from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import Field
 
-from broker.addresses import split_address
+from broker.kinds import Address
 from broker.program import ProgramSettings, settings_config
 from broker.tls import client_context
 
 __all__ = ["DashboardSettings"]
-
-
-def _address(text: str) -> str:
-    split_address(text)
-    return text
 
 
 class DashboardSettings(ProgramSettings):
@@ -26,11 +20,9 @@ class DashboardSettings(ProgramSettings):
     host: str = Field("127.0.0.1", description="address to listen on")
     port: int = Field(8088, ge=0, le=65535, description="port to listen on, 0 for a free one")
     allowed_host: list[str] = Field(
-        [], description="name by which browsers may reach it, besides localhost and addresses (repeatable)"
+        [], description="name by which browsers may reach it, besides localhost and addresses"
     )
-    broker: Annotated[str, AfterValidator(_address)] = Field(
-        "127.0.0.1:8000", description="address of the broker (host:port)"
-    )
+    broker: Address = Field("127.0.0.1:8000", description="address of the broker")
     tls: bool = Field(False, description="speak TLS with the broker; implied by the files below")
     tls_ca: Path | None = Field(None, description="PEM file of the authority that the broker's certificate is from")
     tls_cert: Path | None = Field(None, description="PEM file with the dashboard's certificate for the broker")

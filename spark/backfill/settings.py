@@ -4,6 +4,7 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
+from broker.kinds import Address
 from broker.program import ProgramSettings, settings_config
 from broker.units import Seconds
 
@@ -20,14 +21,12 @@ class BackfillSettings(ProgramSettings):
     model_config = settings_config("python -m spark backfill")
 
     job: Literal["tweets-stats", "users-stats", "all"] = Field("all", description="statistics that are computed")
-    broker: str = Field("127.0.0.1:8000", description="the broker (HOST:PORT)")
+    broker: Address = Field("127.0.0.1:8000", description="the broker")
     mongo_url: str = Field("mongodb://127.0.0.1:27017", description="address of MongoDB")
     database: str = Field("rtp_sse_db", pattern=r"^[A-Za-z0-9_-]{1,63}$", description="name of the database")
-    mongo_timeout: Seconds = Field(
-        "10s", gt=0, validate_default=True, description="time to wait for MongoDB (duration)"
-    )
+    mongo_timeout: Seconds = Field("10s", gt=0, validate_default=True, description="time to wait for MongoDB")
     master: str = Field("local[*]", description="where Spark runs: local[N], local[*], spark://HOST:PORT, k8s://…")
-    window: Seconds = Field("10s", gt=0, validate_default=True, description="length of a window (duration)")
+    window: Seconds = Field("10s", gt=0, validate_default=True, description="length of a window")
     event_time: Literal["stored", "ingested"] = Field(
         "stored",
         description="when a tweet counts: when MongoDB stored it, which the topic of its changes tells (as in the live "
@@ -37,9 +36,9 @@ class BackfillSettings(ProgramSettings):
         "1m",
         ge=0,
         validate_default=True,
-        description="age from which a window is taken as complete; younger ones are left to the next run (duration)",
+        description="age from which a window is taken as complete; younger ones are left to the next run",
     )
-    rows: int = Field(50_000, gt=0, description="documents in one partition, read at once by one task (documents)")
+    rows: int = Field(50_000, gt=0, description="documents in one partition, read at once by one task")
     suffix: str = Field(
         "_backfill",
         pattern=r"^[A-Za-z0-9_.-]{1,64}$",

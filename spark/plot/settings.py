@@ -4,6 +4,7 @@ from pathlib import Path
 
 from pydantic import Field, field_validator
 
+from broker.kinds import Address
 from broker.program import ProgramSettings, settings_config
 from broker.units import Seconds
 
@@ -15,9 +16,9 @@ class PlotSettings(ProgramSettings):
 
     model_config = settings_config("python -m spark plot")
 
-    broker: str = Field("127.0.0.1:8000", description="the broker (HOST:PORT)")
-    last: Seconds = Field("1h", gt=0, validate_default=True, description="how far back the picture goes (duration)")
-    out: Path = Field(Path("stats.html"), description="file that is written: ….html or ….png (path)")
+    broker: Address = Field("127.0.0.1:8000", description="the broker")
+    last: Seconds = Field("1h", gt=0, validate_default=True, description="how far back the picture goes")
+    out: Path = Field(Path("stats.html"), description="file that is written: ….html or ….png")
     tweets_stats_topic: str = Field("tweets_stats", description="topic of the tweets' statistics")
     users_stats_topic: str = Field("users_stats", description="topic of the users' statistics")
 

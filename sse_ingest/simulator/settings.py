@@ -23,7 +23,7 @@ class SimulatorSettings(ProgramSettings):
     count: int = Field(0, ge=0, description="tweets of each route, after which it ends for good (204); 0: no end")
     replay: Path | None = Field(None, description="serve the tweets of this file (JSON Lines) instead of invented ones")
     loop: bool = Field(False, description="begin the replayed file anew when it ends")
-    seed: int | None = Field(None, description="the same seed gives the same tweets; none: new ones each start")
+    seed: int | None = Field(None, description="the same seed gives the same tweets (default: new ones each start)")
     panic_every: int = Field(200, ge=0, description="a panic message after so many tweets; 0: none")
     live: bool = Field(False, description="a connection goes on where its route is, instead of from the first tweet")
 

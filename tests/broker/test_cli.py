@@ -234,8 +234,8 @@ def test_help_names_the_commands_and_every_flag_has_its_unit_or_default(capsys: 
             main([name, "--help"])
         assert end.value.code == 0
         text = " ".join(capsys.readouterr().out.split())
-        assert "longest wait for an answer (500ms, 10s, 1m) (default: 10s)" in text
-        assert "address of the broker (host:port)" in text
+        assert "--timeout DURATION longest wait for an answer (default: 10s)" in text
+        assert "--broker HOST:PORT address of the broker (default: " in text
 
 
 def test_a_token_from_the_environment_opens_a_guarded_broker(tmp_path: Path) -> None:

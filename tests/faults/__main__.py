@@ -10,13 +10,16 @@ from typing import Final
 
 import anyio
 import structlog
-from pydantic import ByteSize, Field, ValidationError
-from pydantic_settings import BaseSettings, CliApp
+from pydantic import Field
+from pydantic_settings import BaseSettings
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from broker.errors import StartError
+from broker.flags import read_flags
 from broker.program import settings_config
+from broker.units import Bytes
 from tests.faults.damage import bit_flips, truncations
 from tests.faults.failing_calls import failing_calls
 from tests.faults.kills import kills
@@ -39,10 +42,8 @@ class FaultSettings(BaseSettings):
     lengths: int = Field(4, ge=0, description="lengths that each file of three folders is cut to")
     failing: int = Field(60, ge=0, description="runs in which calls fail (ENOSPC, EROFS, EIO, a sync)")
     cycles: int = Field(200, ge=0, description="SIGKILLs of a real broker under load")
-    log_size: ByteSize = Field(
-        ByteSize(10 << 30),
-        ge=0,
-        description="size of a long log whose broker is killed (bytes, or 10GiB; needs the room)",
+    log_size: Bytes = Field(
+        "10GiB", ge=0, validate_default=True, description="size of a long log whose broker is killed; needs the room"
     )
     seed: int = Field(1, description="seed of all that is random; kills are as random as the machine")
 
@@ -115,8 +116,8 @@ def _show(found: dict[str, Verdict]) -> None:
 def main() -> int:
     """Carry out all of it; status 2 for a wrong setting."""
     try:
-        settings = CliApp.run(FaultSettings)
-    except ValidationError as error:
+        settings = read_flags(FaultSettings, sys.argv[1:])
+    except StartError as error:
         print(error, file=sys.stderr)
         return 2
     # The broker's own reports of what it mends are meant for somebody who did not break it.

@@ -1,0 +1,161 @@
+"""The flags of all programs: what ``--help`` shows, and the one sentence for what is wrong."""
+
+import re
+from pathlib import Path
+from typing import Annotated, Literal
+
+import pytest
+from pydantic import Field, SecretStr
+from pydantic_settings import BaseSettings, CliPositionalArg
+
+from bench.settings import BenchSettings, CompareSettings
+from bench.soak import SoakSettings
+from broker.cli import COMMANDS
+from broker.dashboard.settings import DashboardSettings
+from broker.errors import StartError
+from broker.flags import read_flags
+from broker.kinds import Address, Folder, Metavar
+from broker.program import ProgramSettings, settings_config
+from broker.settings import BrokerSettings
+from broker.units import Bytes, Seconds
+from change_stream.settings import Settings as ChangeStreamSettings
+from change_stream.status import StatusSettings
+from demo.replica_set import ReplicaSetSettings
+from demo.settings import DemoSettings
+from spark.backfill.settings import BackfillSettings
+from spark.console import ConsoleSettings
+from spark.plot.settings import PlotSettings
+from spark.settings import SparkSettings
+from sse_ingest.report.settings import ReportSettings
+from sse_ingest.settings import Settings as IngestSettings
+from sse_ingest.simulator.settings import SimulatorSettings
+from subscriber.history import HistorySettings
+from subscriber.publishing import PublishSettings
+from subscriber.settings import SubscriberSettings
+
+PROGRAMS: list[type[BaseSettings]] = [
+    *COMMANDS.values(),
+    *(BrokerSettings, DashboardSettings, ChangeStreamSettings, StatusSettings, DemoSettings, ReplicaSetSettings),
+    *(
+        SparkSettings,
+        BackfillSettings,
+        ConsoleSettings,
+        PlotSettings,
+        IngestSettings,
+        ReportSettings,
+        SimulatorSettings,
+    ),
+    *(SubscriberSettings, PublishSettings, HistorySettings, BenchSettings, CompareSettings, SoakSettings),
+]
+
+
+class Example(ProgramSettings):
+    """Shows one of each kind.
+
+    A second paragraph.
+    """
+
+    model_config = settings_config("python -m example")
+
+    file: CliPositionalArg[Path] = Field(description="file to read")
+    broker: Address = Field("127.0.0.1:8000", description="address of the broker")
+    wait: Seconds = Field("60s", validate_default=True, description="how long")
+    pause: Seconds | None = Field(None, description="how long in between (default: no pause)")
+    size: list[Bytes] = Field(["200", "1KiB"], validate_default=True, description="how long a message is")
+    count: int = Field(10, ge=1, description="how many")
+    share: float = Field(0.0, description="how much of it")
+    out: Path | None = Field(None, description="where to")
+    data_dir: Folder = Field(Path("data"), description="where from")
+    as_: str = Field(alias="as", description="which one")
+    rename: list[Annotated[str, Metavar("OLD=NEW")]] = Field([], description="how it is called, 100 % of it")
+    mode: Literal["a", "b"] = Field("a", description="which way")
+    loop: bool = Field(False, description="again and again")
+    token: SecretStr = Field(SecretStr("hidden"), description="who asks")
+
+
+def help_of(settings_type: type[BaseSettings], capsys: pytest.CaptureFixture[str]) -> str:
+    with pytest.raises(SystemExit) as end:
+        read_flags(settings_type, ["--help"])
+    assert end.value.code == 0
+    return capsys.readouterr().out
+
+
+def test_help_tells_each_setting_by_its_kind_with_its_default(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    text = help_of(Example, capsys)
+    told = " ".join(text.split())
+    for line in (
+        "FILE file to read",
+        "--broker HOST:PORT address of the broker (default: 127.0.0.1:8000)",
+        "--wait DURATION how long (default: 60s)",
+        "--pause DURATION how long in between (default: no pause)",
+        "--size BYTES how long a message is (repeatable; default: 200, 1KiB)",
+        "--count N how many (default: 10)",
+        "--share NUMBER how much of it (default: 0)",
+        "--out FILE where to (default: none)",
+        "--data-dir FOLDER where from (default: data)",
+        "--as NAME which one (required)",
+        "--rename OLD=NEW how it is called, 100 % of it (repeatable; default: none)",
+        "--mode {a,b} which way (default: a)",
+        "--loop, --no-loop again and again (default: no)",
+        "--token TOKEN who asks (default: a secret)",
+        "--metrics-port PORT port of Prometheus metrics",
+        "Shows one of each kind. A second paragraph.",
+        "BYTES is written like 4096, 64KiB, 64MiB or 1GiB.",
+        "DURATION is written like 500ms, 5s, 2m or 1h.",
+        "--log-level is TWEETWIRE_EXAMPLE_LOG_LEVEL",
+    ):
+        assert line in told, f"{line}\n{text}"
+    assert "hidden" not in told
+
+
+@pytest.mark.parametrize("settings_type", PROGRAMS, ids=lambda one: f"{one.__module__}.{one.__name__}")
+def test_no_program_shows_a_person_the_types_of_python(
+    settings_type: type[BaseSettings], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    text = help_of(settings_type, capsys)
+    assert "None" not in text
+    flags = re.findall(r"^  --.*", text, re.MULTILINE)
+    for line in flags:
+        assert re.match(r"  --[a-z0-9-]+(, --[a-z0-9-]+)*( [A-Z:=]+| \{[a-z_,-]+\}|$|  )", line), line
+    told = " ".join(text.split())
+    assert len(re.findall(r"\((?:repeatable; )?(?:default: |required)", told)) >= len(flags)
+    assert not flags or re.search(r" is TWEETWIRE_[A-Z_]+ \(", told)
+
+
+def test_values_are_read_as_they_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TWEETWIRE_EXAMPLE_WAIT", "2m")
+    settings = read_flags(
+        Example, ["in.json", "--as", "me", "--size", "1MiB", "--size", "7", "--pause", "500ms", "--loop"]
+    )
+    assert (settings.file, settings.as_, settings.size, settings.wait, settings.pause, settings.loop) == (
+        Path("in.json"),
+        "me",
+        [1 << 20, 7],
+        120.0,
+        0.5,
+        True,
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["f", "--as", "me", "--wait", "5"], "--wait: '5' is no duration; write it like 500ms, 5s, 2m or 1h"),
+        (["f", "--as", "me", "--size", "5 apples"], "--size: '5 apples' is no size"),
+        (["f", "--as", "me", "--broker", "nowhere:x"], "--broker: 'nowhere:x' is no address"),
+        (["f", "--as", "me", "--count", "0"], "--count: Input should be greater than or equal to 1"),
+        (["f", "--as", "me", "--cuont", "1"], "unrecognized arguments: --cuont 1; see --help"),
+        (["--as", "me"], "the following arguments are required: FILE; see --help"),
+        (["f"], "--as: Field required"),
+        (["f", "--as"], "argument --as: expected one argument; see --help"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(words: list[str], sentence: str) -> None:
+    with pytest.raises(StartError) as error:
+        read_flags(Example, words)
+    assert str(error.value).startswith(sentence)
+    assert "\n" not in str(error.value)
