@@ -1,10 +1,9 @@
 """A durable, prioritised message broker whose protocol a person can type, and its clients."""
 
-from broker.client import Client, Publisher
+from broker.client import Client, Publisher, Subscription
 from broker.errors import BrokerError, BrokerLost, BrokerUnreachable, HandshakeFailed, Refusal
 from broker.events import Event, StoredEvent
 from broker.protocol.replies import Page, ProducerPosition, Receipt, TopicInfo
-from broker.subscription import Subscription
 from broker.sync_client import SyncClient
 
 __all__ = [

@@ -13,15 +13,15 @@ import anyio
 import msgspec
 from msgspec import structs
 
+from broker.client.subscription import Start, Subscription
 from broker.errors import BrokerError, HandshakeFailed, Refusal
 from broker.events import StoredEvent, decode_stored
 from broker.handshakes.spool import Incoming, Spool
 from broker.handshakes.steps import moved, say
 from broker.protocol.handshakes import Half, State, Step
-from broker.subscription import Start, Subscription
 
 if TYPE_CHECKING:
-    from broker.client import Client
+    from broker.client.link import Link
 
 __all__ = ["ExactlyOnceSubscription"]
 
@@ -34,10 +34,10 @@ class ExactlyOnceSubscription(Subscription):
     """Hands each event over once; see `Subscription`, whose `ack` this one has, and whose `nack` and `extend` it has not."""
 
     def __init__(
-        self, client: "Client", topic: str, name: str, start: Start, options: str, *, spool: Spool, answer_s: float
+        self, link: "Link", topic: str, name: str, start: Start, options: str, *, spool: Spool, answer_s: float
     ) -> None:
-        super().__init__(client, topic, name, start, f"{options} qos=2")
-        self._ask = client.ask
+        super().__init__(link, topic, name, start, f"{options} qos=2")
+        self._ask = link.ask
         self._spool = spool
         self._answer_s = answer_s
         self._arrived: list[StoredEvent] = []

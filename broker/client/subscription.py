@@ -4,12 +4,15 @@ from collections.abc import AsyncIterator, Sequence
 from typing import TYPE_CHECKING
 
 import anyio
+import msgspec
 
+from broker.client.commands import AckCommand
 from broker.errors import BrokerError
 from broker.events import StoredEvent
+from broker.protocol import replies
 
 if TYPE_CHECKING:
-    from broker.client import Client
+    from broker.client.link import Link
 
 __all__ = ["Start", "Subscription"]
 
@@ -23,12 +26,12 @@ class Subscription:
     `known_as` is the name that the broker has for it, `stale` counts acks that came too late.
     """
 
-    def __init__(self, client: "Client", topic: str, name: str | None, start: Start, options: str) -> None:
+    def __init__(self, link: "Link", topic: str, name: str | None, start: Start, options: str) -> None:
         self.topic = topic
         self.name = name
         self.stale = 0
         self.known_as = ""
-        self._client = client
+        self._link = link
         self._options = options
         self._start = start
         self._next = -1
@@ -86,18 +89,25 @@ class Subscription:
 
     async def ack(self, events: Sequence[StoredEvent]) -> None:
         """Settle events. Returns when the acks are queued; one that comes too late is counted in `stale`."""
-        self._client.queue_acks(self, [event.offset for event in events])
-        await self._client.wait_for_room()
+        for line in replies.ack_lines(self.topic, [event.offset for event in events]):
+            self._send(line)
+        await self._link.wait_for_room()
 
     async def nack(
         self, event: StoredEvent, message: str | None = None, *, code: str | int | None = None, trace: str | None = None
     ) -> None:
         """Give an event back, with the reason, which the broker keeps. Returns when the nack is queued."""
         words = {"message": message, "code": code, "trace": trace}
-        self._client.queue_nack(self, event.offset, {name: word for name, word in words.items() if word is not None})
-        await self._client.wait_for_room()
+        error = msgspec.json.encode({name: word for name, word in words.items() if word is not None})
+        self._send(b"nack %b @%d %b\n" % (self.topic.encode(), event.offset, error))
+        await self._link.wait_for_room()
 
     async def extend(self, events: Sequence[StoredEvent]) -> None:
         """Start the ack timers of events anew. Raises Refusal ``stale`` if none of them is in flight here any more."""
         refs = " ".join(f"@{event.offset}" for event in events)
-        await self._client.command(f"extend {self.topic} {refs}")
+        await self._link.ask(f"extend {self.topic} {refs}\n".encode())
+
+    def _send(self, line: bytes) -> None:
+        # Nobody waits for the reply. What was in flight is given again on a new connection, so there it would be stale.
+        if self._link.is_connected:
+            self._link.send(AckCommand(line, self))
