@@ -79,6 +79,7 @@ def start_query(session: SparkSession, job: Job, settings: SparkSettings) -> Str
         .outputMode("append")
         .option("broker", settings.broker)
         .option("topic", job.topic)
+        .option("totals", job.topic)
         # The state of windows of one length says nothing about those of another.
         .option("checkpointLocation", str(settings.checkpoint.absolute() / f"{job.name}-{window_ms}ms"))
         .trigger(processingTime=f"{_POLL_S} seconds")

@@ -10,6 +10,7 @@ from msgspec import Struct
 from broker.units import parse_seconds
 from spark.errors import OptionError
 from spark.progress import Limits
+from spark.totals import TOTALS
 
 __all__ = ["ReadOptions", "WriteOptions", "parse_start"]
 
@@ -45,12 +46,16 @@ class ReadOptions(Struct, frozen=True):
 
 
 class WriteOptions(Struct, frozen=True):
-    """Where to publish. `producer` is None where it is to be made from the query's id."""
+    """Where to publish. `producer` is None where it is to be made from the query's id.
+
+    `totals` names the statistic whose windows the rows are, where each is to carry the sums of all up to it.
+    """
 
     broker: str
     topic: str
     producer: str | None
     retry_s: float
+    totals: str | None = None
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> "WriteOptions":
@@ -60,6 +65,7 @@ class WriteOptions(Struct, frozen=True):
             topic=_needed(options, "topic"),
             producer=options.get("producer"),
             retry_s=_milliseconds(options, "retry", "60s") / 1000,
+            totals=_statistic(options),
         )
 
 
@@ -90,6 +96,13 @@ def _limits(options: Mapping[str, str]) -> Limits:
         tick_ms=_milliseconds(options, "window", "10s"),
         every_ms=_milliseconds(options, "every", "0s"),
     )
+
+
+def _statistic(options: Mapping[str, str]) -> str | None:
+    name = options.get("totals")
+    if name is not None and name not in TOTALS:
+        raise OptionError(f"totals={name}: there are totals of {' and '.join(TOTALS)}")
+    return name
 
 
 def _needed(options: Mapping[str, str], name: str) -> str:

@@ -4,6 +4,7 @@ What makes it exact: Spark runs a batch again until its commit is written down, 
 of a batch are gathered from the tasks, ordered, and published by one idempotent producer named after the query's id
 (which lives in the checkpoint), with sequences in the batch's own share. Published again, they are duplicates to the
 broker. This needs the batch to have the same rows each time, which the source's offsets and the state store give.
+With the option `totals` the events also carry sums, which go on from those in the topic (`spark.totals`).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,10 +16,11 @@ from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import IntegralType, StringType, StructType
 
-from broker import Event
+from broker import Event, SyncClient
 from spark.errors import OptionError, TooManyRowsError
 from spark.link import Link
 from spark.options import WriteOptions
+from spark.totals import newest_totals, with_totals
 
 __all__ = [
     "ROWS_PER_BATCH_MAX",
@@ -114,7 +116,14 @@ def publish(options: WriteOptions, rows: Sequence[StagedRow], producer: str | No
     """Publish `rows` in their order; with a producer's name the first of them has `sequence`, and so on."""
     events = [_event(row, producer, sequence + place) for place, row in enumerate(rows)]
     with Link(options.broker, name="spark-sink", retry_s=options.retry_s) as link:
-        link.call(lambda client: client.publish_many(options.topic, events))
+        link.call(lambda client: client.publish_many(options.topic, _summed(client, options, events)))
+
+
+def _summed(client: SyncClient, options: WriteOptions, events: list[Event]) -> list[Event]:
+    if options.totals is None:
+        return events
+    # Asked on the connection that publishes, each time anew: another one may have stored a part of the batch.
+    return with_totals(events, options.totals, newest_totals(client, options.topic, options.totals))
 
 
 def _present(row: dict[str, Any]) -> dict[str, Any]:

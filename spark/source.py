@@ -4,7 +4,7 @@ Reading takes the options `broker`, `topic` (several parted by commas), `from`, 
 `failOnDataLoss` and `retry`; with `watermark` the source also says how far event time has come (`spark.progress`), for
 which it takes `window`, `idle` and `every`. With a schema of one's own there are only the columns that it names, and
 where its `msg` is a struct, messages come parsed (`spark.parsing`), for less than `from_json` costs. Writing takes
-`broker`, `topic`, `producer` and `retry`.
+`broker`, `topic`, `producer`, `retry` and `totals`.
 """
 
 import time

@@ -17,6 +17,7 @@ from broker import Event, Receipt, SyncClient
 from spark.backfill.settings import BackfillSettings
 from spark.link import Link
 from spark.stats_topic import window_events
+from spark.totals import newest_totals, with_totals
 
 __all__ = ["Published", "publish_windows", "windows_of"]
 
@@ -39,21 +40,22 @@ def windows_of(stats: DataFrame, topic: str, window_ms: int) -> DataFrame:
     return events.select("id", "msg", sequence.cast("bigint").alias("sequence")).orderBy("sequence")
 
 
-def publish_windows(windows: DataFrame, topic: str, settings: BackfillSettings) -> Published:
-    """Publish `windows_of` in their order, a chunk at a time. Raises what the broker refuses with."""
+def publish_windows(windows: DataFrame, statistic: str, topic: str, settings: BackfillSettings) -> Published:
+    """Publish `windows_of` in their order, a chunk at a time, with their totals. Raises what the broker refuses with."""
     producer = f"backfill.{settings.database}.{round(settings.window * 1000)}ms.{settings.event_time}"
     result = Published()
     with Link(settings.broker, name="spark-backfill") as link:
         for events in _chunks(_events(windows, producer)):
-            receipts = link.call(partial(_publish, topic, events))
+            receipts = link.call(partial(_publish, statistic, topic, events))
             stored = sum(receipt.count for receipt in receipts if not receipt.is_duplicate)
             result.stored += stored
             result.known += len(events) - stored
     return result
 
 
-def _publish(topic: str, events: list[Event], client: SyncClient) -> list[Receipt]:
-    return client.publish_many(topic, events)
+def _publish(statistic: str, topic: str, events: list[Event], client: SyncClient) -> list[Receipt]:
+    summed = with_totals(events, statistic, newest_totals(client, topic, statistic))
+    return client.publish_many(topic, summed)
 
 
 def _events(windows: DataFrame, producer: str) -> Iterator[Event]:

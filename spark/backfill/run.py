@@ -74,7 +74,7 @@ def compute(session: SparkSession, settings: BackfillSettings) -> Outcome:
         for job in jobs_of(settings.job):
             topic = f"{job.topic}{settings.suffix}"
             windows = windows_of(job.statistic(_of(changes, job.reads_users), window_ms), topic, window_ms)
-            outcome.published[topic] = publish_windows(windows, topic, settings)
+            outcome.published[topic] = publish_windows(windows, job.topic, topic, settings)
         return outcome
     finally:
         changes.unpersist()

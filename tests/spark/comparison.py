@@ -1,5 +1,6 @@
 """Comparing windows: exactly, save for what is approximate by definition."""
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -16,6 +17,16 @@ def assert_tweets_equal(found: dict[str, Any], expected: dict[int, Row]) -> None
         users, exact_users = got.pop("unique_users"), window["unique_users"]
         assert users == pytest.approx(exact_users, rel=4 * UNIQUE_USERS_ERROR, abs=1)
         assert_close(got, {name: value for name, value in window.items() if name != "unique_users"})
+
+
+def assert_totals(
+    found: Sequence[Row], expected: dict[int, Row], summed: Callable[[list[Row]], Row] = reference.tweets_totals
+) -> None:
+    """Compare what each window's event carried with the sums of all windows up to it."""
+    ordered = [window for _, window in sorted(expected.items())]
+    assert len(found) == len(ordered)
+    for place, totals in enumerate(found):
+        assert_close(totals, summed(ordered[: place + 1]))
 
 
 def assert_close(got: Any, wanted: Any) -> None:

@@ -11,6 +11,9 @@ import msgspec
 Row = dict[str, Any]
 """A row of the source: topic, offset, timestamp (ms), id, key, msg (JSON text), and watermark (ms)."""
 
+_KINDS = ("original", "reply", "retweet", "quote")
+_SIGNS = ("positive", "neutral", "negative")
+
 
 def iso(ms: int) -> str:
     return datetime.fromtimestamp(ms / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
@@ -80,6 +83,40 @@ def users_stats(rows: Iterable[Row], window_ms: int, users_topic: str = "users")
     }
 
 
+def tweets_totals(windows: list[Row]) -> Row:
+    """The sums over windows that follow one another."""
+    weights = [sum(window["sentiment"][sign] for sign in _SIGNS) for window in windows]
+    sums = [window["sentiment"]["mean"] * weight for window, weight in zip(windows, weights, strict=True) if weight]
+    return {
+        **_spans(windows),
+        "tweets": sum(window["tweets"] for window in windows),
+        "late": sum(window["late"] for window in windows),
+        "kinds": {kind: sum(window["kinds"][kind] for window in windows) for kind in _KINDS},
+        "sentiment": {
+            "mean": math.fsum(sums) / sum(weights) if sums else None,
+            **{sign: sum(window["sentiment"][sign] for window in windows) for sign in _SIGNS},
+        },
+    }
+
+
+def users_totals(windows: list[Row]) -> Row:
+    """The sums over windows that follow one another."""
+    return {
+        **_spans(windows),
+        "new_users": sum(window["new_users"] for window in windows),
+        "tweets": sum(round(window["active_users"] * (window["tweets_per_user"] or 0)) for window in windows),
+        "late": sum(window["late"] for window in windows),
+    }
+
+
+def _spans(windows: list[Row]) -> Row:
+    return {
+        "since": windows[0]["window"]["start"],
+        "until": windows[-1]["window"]["end"],
+        "windows": len(windows),
+    }
+
+
 def _tweets_window(window: Window, start: int, window_ms: int) -> Row:
     tweets = window.tweets
     sentiments = [tweet["sentiment"] for tweet in tweets if tweet.get("sentiment") is not None]
@@ -90,7 +127,7 @@ def _tweets_window(window: Window, start: int, window_ms: int) -> Row:
         "window": {"start": iso(start), "end": iso(start + window_ms)},
         "tweets": len(tweets),
         "per_second": len(tweets) / (window_ms / 1000),
-        "kinds": {kind: kinds[kind] for kind in ("original", "reply", "retweet", "quote")},
+        "kinds": {kind: kinds[kind] for kind in _KINDS},
         "languages": top(Counter(tweet.get("lang") or "und" for tweet in tweets)),
         "hashtags": top(Counter(tag for tweet in tweets for tag in set(tweet.get("hashtags") or ()) - {None})),
         "mentions": top(Counter(tag for tweet in tweets for tag in set(tweet.get("mentions") or ()) - {None})),

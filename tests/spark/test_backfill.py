@@ -21,9 +21,9 @@ from spark.backfill.run import compute
 from spark.backfill.settings import BackfillSettings
 from tests.processes import BrokerProcess, Process, until
 from tests.spark import reference, samples
-from tests.spark.comparison import assert_close, assert_tweets_equal
+from tests.spark.comparison import assert_close, assert_totals, assert_tweets_equal
 from tests.spark.reference import Row
-from tests.spark.topics import stored, windows
+from tests.spark.topics import stored, totals, windows
 
 WINDOW_MS = 500
 WITHIN_S = 180
@@ -87,6 +87,7 @@ def test_the_numbers_are_the_streams(
     expected = reference.users_stats(rows, WINDOW_MS)
     found = windows(broker, "users_stats_backfill")
     assert_close(found, {reference.iso(start): window for start, window in expected.items()})
+    assert_totals(totals(broker, "users_stats_backfill"), expected, reference.users_totals)
 
 
 def as_rows(documents: list[dict[str, Any]]) -> list[Row]:
@@ -117,6 +118,7 @@ def test_history_counts_when_it_was_ingested_and_each_window_is_published_once(
     for window in expected.values():
         window["lag_ms"] = {"p50": None, "p95": None}
     assert_tweets_equal(windows(broker, "tweets_stats_backfill"), expected)
+    assert_totals(totals(broker, "tweets_stats_backfill"), expected)
     assert (first.known, second.known) == (0, first.stored)
     assert first.stored + second.stored == len(expected)
 

@@ -17,8 +17,8 @@ from broker import Event, SyncClient
 from demo.ports import free_port
 from tests.processes import BrokerProcess, Process, until
 from tests.spark import reference, samples
-from tests.spark.comparison import assert_close, assert_tweets_equal
-from tests.spark.topics import stored, windows
+from tests.spark.comparison import assert_close, assert_totals, assert_tweets_equal
+from tests.spark.topics import stored, totals, windows
 
 WINDOW_MS = 5_000
 WITHIN_S = 420
@@ -117,6 +117,7 @@ def test_executors_without_the_project_give_the_reference_windows(
         until(lambda: len(windows(broker, "users_stats")) == len(users), WITHIN_S, job.log)
         assert job.terminate(60) == 0, job.log()
     assert_tweets_equal(windows(broker, "tweets_stats"), tweets)
+    assert_totals(totals(broker, "tweets_stats"), tweets)
     assert_close(windows(broker, "users_stats"), {reference.iso(start): window for start, window in users.items()})
     executors = [name for name in ("worker-1", "worker-2") if list((tmp_path / name).glob("app-*/*/tweetwire.zip"))]
     assert executors == ["worker-1", "worker-2"]

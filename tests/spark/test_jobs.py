@@ -17,9 +17,9 @@ from spark.jobs import JOBS, start_query
 from spark.settings import SparkSettings
 from tests.processes import BrokerProcess
 from tests.spark import reference, samples
-from tests.spark.comparison import assert_close, assert_tweets_equal
+from tests.spark.comparison import assert_close, assert_totals, assert_tweets_equal
 from tests.spark.reference import Row
-from tests.spark.topics import is_tweet, stored, windows
+from tests.spark.topics import is_tweet, stored, totals, windows
 
 WINDOW_MS = 5_000
 WITHIN_S = 180
@@ -91,6 +91,7 @@ def test_a_file_in_random_order_with_repeats_and_late_rows_gives_the_reference_w
     expected = reference.tweets_stats(with_watermarks(rows, [query]), WINDOW_MS)
     assert sum(window["late"] for window in expected.values()) > 100, "the test has no late rows"
     assert_tweets_equal(windows(broker, "tweets_stats"), expected)
+    assert_totals(totals(broker, "tweets_stats"), expected)
 
 
 def test_users_windows_end_by_the_clock_though_nothing_follows(broker: BrokerProcess, start: Start) -> None:
@@ -103,6 +104,7 @@ def test_users_windows_end_by_the_clock_though_nothing_follows(broker: BrokerPro
     query = start("users-stats")
     wait_until(lambda: len(windows(broker, "users_stats")) == len(expected), query)
     assert_close(windows(broker, "users_stats"), {reference.iso(start): window for start, window in expected.items()})
+    assert_totals(totals(broker, "users_stats"), expected, reference.users_totals)
 
 
 def test_a_restart_goes_on_where_it_was_and_the_broker_may_go_away_meanwhile(
@@ -120,10 +122,9 @@ def test_a_restart_goes_on_where_it_was_and_the_broker_may_go_away_meanwhile(
     publish(broker, changes[600:], first=600)
     rows = stored(broker, "tweets")
     wait_until(lambda: counted(broker) == sum(map(is_tweet, rows)), second)
-    assert_tweets_equal(
-        windows(broker, "tweets_stats"),
-        reference.tweets_stats(with_watermarks(rows, [first, second]), WINDOW_MS),
-    )
+    expected = reference.tweets_stats(with_watermarks(rows, [first, second]), WINDOW_MS)
+    assert_tweets_equal(windows(broker, "tweets_stats"), expected)
+    assert_totals(totals(broker, "tweets_stats"), expected)
 
 
 def test_odd_messages_do_not_stop_a_query(broker: BrokerProcess, start: Start) -> None:

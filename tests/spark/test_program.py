@@ -15,8 +15,8 @@ import pytest
 from broker import Event, SyncClient
 from tests.processes import BrokerProcess
 from tests.spark import reference, samples
-from tests.spark.comparison import assert_tweets_equal
-from tests.spark.topics import is_tweet, stored, windows
+from tests.spark.comparison import assert_totals, assert_tweets_equal
+from tests.spark.topics import is_tweet, stored, totals, windows
 
 WINDOW_MS = 2_000
 WINDOWS_A_KILL = 10
@@ -85,6 +85,7 @@ def test_killed_at_any_batch_it_publishes_every_window_once(broker: BrokerProces
         assert process.wait(60) == 0
     found = windows(broker, "tweets_stats")
     assert_tweets_equal(found, expected)
+    assert_totals(totals(broker, "tweets_stats"), expected)
     assert sum(window["tweets"] for window in found.values()) == sum(map(is_tweet, rows))
 
 

@@ -20,14 +20,20 @@ def stored(broker: BrokerProcess, topic: str) -> list[Row]:
 
 
 def windows(broker: BrokerProcess, topic: str) -> dict[str, Row]:
-    """The windows in a statistics topic. Fails where one came twice."""
+    """The windows in a statistics topic, without their totals. Fails where one came twice."""
     found: dict[str, Row] = {}
     for event in stored(broker, topic):
         msg = json.loads(event["msg"])
+        del msg["totals"]
         assert event["id"] == f"{topic}:{msg['window']['start']}"
         assert event["id"] not in found, "a window came twice"
         found[event["id"]] = msg
     return {msg["window"]["start"]: msg for msg in found.values()}
+
+
+def totals(broker: BrokerProcess, topic: str) -> list[Row]:
+    """The totals that a statistics topic's windows carry, in the order in which they were published."""
+    return [json.loads(event["msg"])["totals"] for event in stored(broker, topic)]
 
 
 def is_tweet(row: Row) -> bool:

@@ -1,0 +1,227 @@
+"""Totals since a statistics topic's first window: each window's event carries the sums of all up to it.
+
+What makes them exact: the events of a query come in the order of their windows, each beginning no earlier than the one
+before it ends. So the newest totals in the topic tell by their `until` which windows they hold. A commit that was cut in
+the middle and runs again finds there what it had stored, does not count that anew, and gives the rest the sums that it
+would have had; what is stored already is a duplicate to the broker. The topic is the only place where sums are kept.
+"""
+
+from collections.abc import Iterable, Iterator
+from operator import add
+from typing import Self
+
+import msgspec
+from msgspec import Raw, Struct
+from msgspec.structs import astuple, replace
+
+from broker import Event, SyncClient
+
+__all__ = ["TOTALS", "Totals", "TweetsTotals", "UsersTotals", "newest_totals", "with_totals"]
+
+_LINES_BACK = (1, 32, 1_000)
+"""Events read at once, from a topic's end back; the last one has totals unless somebody else publishes there."""
+
+
+class _Span(Struct):
+    start: str
+    end: str
+
+
+class Kinds(Struct, frozen=True):
+    """Tweets by kind."""
+
+    original: int
+    reply: int
+    retweet: int
+    quote: int
+
+    def plus(self, later: "Kinds") -> "Kinds":
+        """Add."""
+        return Kinds(*map(add, astuple(self), astuple(later)))
+
+
+class Sentiment(Struct, frozen=True):
+    """The mean of the tweets that have a sentiment, and how many those are by its sign."""
+
+    # Of a document in which somebody has written NaN, Spark writes the word.
+    mean: float | str | None
+    positive: int
+    neutral: int
+    negative: int
+
+    @property
+    def tweets(self) -> int:
+        """The weight of the mean."""
+        return self.positive + self.neutral + self.negative
+
+    def plus(self, later: "Sentiment") -> "Sentiment":
+        """Add; the means by their weights."""
+        return Sentiment(
+            self._mean_with(later),
+            self.positive + later.positive,
+            self.neutral + later.neutral,
+            self.negative + later.negative,
+        )
+
+    def _mean_with(self, later: "Sentiment") -> float | None:
+        if not isinstance(later.mean, float):
+            return self.mean if isinstance(self.mean, float) else None
+        if not isinstance(self.mean, float):
+            return later.mean
+        return self.mean + (later.mean - self.mean) * later.tweets / (self.tweets + later.tweets)
+
+
+class _TweetsWindow(Struct):
+    window: _Span
+    tweets: int
+    late: int
+    kinds: Kinds
+    sentiment: Sentiment
+
+
+class _UsersWindow(Struct):
+    window: _Span
+    active_users: int
+    new_users: int
+    tweets_per_user: float | None
+    late: int
+
+
+class Totals(Struct, frozen=True):
+    """Sums over `windows` windows, the first of which begins at `since` and the last of which ends at `until`."""
+
+    since: str
+    until: str
+    windows: int
+
+    @classmethod
+    def of(cls, message: bytes) -> Self:
+        """Give those of one window. Raises msgspec.ValidationError for what is none."""
+        raise NotImplementedError
+
+    def plus(self, later: Self) -> Self:
+        """Add windows that follow."""
+        raise NotImplementedError
+
+
+class TweetsTotals(Totals, frozen=True):
+    """What `tweets_stats` sums."""
+
+    tweets: int
+    late: int
+    kinds: Kinds
+    sentiment: Sentiment
+
+    @classmethod
+    def of(cls, message: bytes) -> Self:
+        """Give those of one window. Raises msgspec.ValidationError for what is none."""
+        one = msgspec.json.decode(message, type=_TweetsWindow)
+        return cls(one.window.start, one.window.end, 1, one.tweets, one.late, one.kinds, one.sentiment)
+
+    def plus(self, later: Self) -> Self:
+        """Add windows that follow."""
+        return type(self)(
+            self.since,
+            later.until,
+            self.windows + later.windows,
+            self.tweets + later.tweets,
+            self.late + later.late,
+            self.kinds.plus(later.kinds),
+            self.sentiment.plus(later.sentiment),
+        )
+
+
+class UsersTotals(Totals, frozen=True):
+    """What `users_stats` sums; `tweets` are those that have a user."""
+
+    new_users: int
+    tweets: int
+    late: int
+
+    @classmethod
+    def of(cls, message: bytes) -> Self:
+        """Give those of one window. Raises msgspec.ValidationError for what is none."""
+        one = msgspec.json.decode(message, type=_UsersWindow)
+        tweets = round(one.active_users * (one.tweets_per_user or 0))
+        return cls(one.window.start, one.window.end, 1, one.new_users, tweets, one.late)
+
+    def plus(self, later: Self) -> Self:
+        """Add windows that follow."""
+        return type(self)(
+            self.since,
+            later.until,
+            self.windows + later.windows,
+            self.new_users + later.new_users,
+            self.tweets + later.tweets,
+            self.late + later.late,
+        )
+
+
+TOTALS: dict[str, type[Totals]] = {"tweets_stats": TweetsTotals, "users_stats": UsersTotals}
+"""By the name of the statistic."""
+
+
+def with_totals(events: Iterable[Event], statistic: str, base: Totals | None) -> list[Event]:
+    """Add to the windows `events`, in their order, the member `totals`, which goes on from `base`.
+
+    A window that begins before the totals end is in them, or was left to an older query, and changes nothing. `msg` is
+    the encoded message. Raises msgspec.ValidationError where it is no window of `statistic`.
+    """
+    totals, summed = base, []
+    for event in events:
+        one = TOTALS[statistic].of(event.msg)
+        if totals is None:
+            totals = one
+        elif one.since >= totals.until:
+            totals = totals.plus(one)
+        message = msgspec.json.decode(event.msg, type=dict[str, Raw]) | {"totals": totals}
+        summed.append(replace(event, msg=Raw(msgspec.json.encode(message))))
+    return summed
+
+
+def newest_totals(client: SyncClient, topic: str, statistic: str) -> Totals | None:
+    """Find the totals that were stored last; None where the topic holds none (any more)."""
+    for line in _lines_back(client, topic):
+        found = _totals_of(line, TOTALS[statistic])
+        if found is not None:
+            return found
+    return None
+
+
+class _Message(Struct):
+    totals: Raw
+
+
+class _Line(Struct):
+    msg: Raw
+
+
+def _totals_of(line: bytes, kind: type[Totals]) -> Totals | None:
+    message = msgspec.json.decode(line, type=_Line).msg
+    try:
+        return msgspec.json.decode(msgspec.json.decode(message, type=_Message).totals, type=kind)
+    except msgspec.ValidationError:
+        return None
+
+
+def _lines_back(client: SyncClient, topic: str) -> Iterator[bytes]:
+    info = next((info for info in client.topics() if info.topic == topic), None)
+    if info is None:
+        return
+    end, counts = info.next, iter(_LINES_BACK)
+    count = 0
+    while end > info.earliest:
+        count = next(counts, count)
+        start = max(info.earliest, end - count)
+        yield from reversed(_lines(client, topic, start, end))
+        end = start
+
+
+def _lines(client: SyncClient, topic: str, start: int, end: int) -> list[bytes]:
+    lines: list[bytes] = []
+    while start < end:
+        found, after = client.read_lines(topic, start, limit=end - start)
+        if after <= start:
+            break
+        lines, start = lines + found, after
+    return lines
