@@ -19,9 +19,9 @@ from broker.cli.tail import Tail
 from broker.errors import BrokerError, Refusal, StartError
 from broker.flags import read_flags
 
-__all__ = ["COMMANDS", "main"]
+__all__ = ["TYPES", "carry_out"]
 
-COMMANDS: Final[dict[str, type[Connection | Fsck]]] = {
+TYPES: Final[dict[str, type[Connection | Fsck]]] = {
     "topics": Topics,
     "subscriptions": Subscriptions,
     "tail": Tail,
@@ -40,13 +40,13 @@ COMMANDS: Final[dict[str, type[Connection | Fsck]]] = {
 }
 
 
-def main(argv: Sequence[str]) -> int:
-    """Carry out the command that `argv` begins with, one of `COMMANDS`. Returns the exit status."""
+def carry_out(argv: Sequence[str]) -> int:
+    """Carry out the command that `argv` begins with, one of `TYPES`. Returns the exit status."""
     name, *words = argv
     status = 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
     try:
-        command = read_flags(COMMANDS[name], words)
+        command = read_flags(TYPES[name], words)
         if isinstance(command, Fsck):
             status = command.carry_out()
         else:

@@ -11,6 +11,7 @@ from pydantic_settings import BaseSettings, CliPositionalArg
 from bench.settings import BenchSettings, CompareSettings
 from bench.soak import SoakSettings
 from broker.cli import COMMANDS
+from broker.cli.program import TYPES
 from broker.dashboard.settings import DashboardSettings
 from broker.errors import StartError
 from broker.flags import read_flags
@@ -34,7 +35,7 @@ from subscriber.publishing import PublishSettings
 from subscriber.settings import SubscriberSettings
 
 PROGRAMS: list[type[BaseSettings]] = [
-    *COMMANDS.values(),
+    *TYPES.values(),
     *(BrokerSettings, DashboardSettings, ChangeStreamSettings, StatusSettings, DemoSettings, ReplicaSetSettings),
     *(
         SparkSettings,
@@ -124,6 +125,10 @@ def test_no_program_shows_a_person_the_types_of_python(
     told = " ".join(text.split())
     assert len(re.findall(r"\((?:repeatable; )?(?:default: |required)", told)) >= len(flags)
     assert not flags or re.search(r" is TWEETWIRE_[A-Z_]+ \(", told)
+
+
+def test_each_command_that_the_broker_names_is_there() -> None:
+    assert tuple(TYPES) == COMMANDS
 
 
 def test_values_are_read_as_they_are_written(monkeypatch: pytest.MonkeyPatch) -> None:
