@@ -10,17 +10,15 @@ from pyspark.sql import SparkSession
 from broker.program import ready, run
 from spark.driver_thread import DriverThread
 from spark.jobs import jobs_of, start_query
-from spark.link import Link
+from spark.link import see_broker
 from spark.session import build_session
 from spark.settings import SparkSettings
 from spark.supervision import keep_running
 
-_BROKER_WITHIN_S = 10.0
-
 
 async def serve(settings: SparkSettings, stop: anyio.Event) -> None:
     """Run the job's queries until `stop`, and end them in order. Raises StartError and BrokerUnreachable."""
-    await to_thread.run_sync(_see_broker, settings.broker)
+    await to_thread.run_sync(see_broker, settings.broker)
     with DriverThread() as thread:
         session = await thread.run(partial(build_session, settings.master, ui_port=settings.ui_port, jit=settings.jit))
         try:
@@ -47,11 +45,6 @@ async def _run_jobs(settings: SparkSettings, stop: anyio.Event, session: SparkSe
 async def _set_when(event: anyio.Event, other: anyio.Event) -> None:
     await event.wait()
     other.set()
-
-
-def _see_broker(address: str) -> None:
-    with Link(address, retry_s=_BROKER_WITHIN_S) as link:
-        link.call(lambda client: client.ping())
 
 
 def _main() -> int:

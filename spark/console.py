@@ -16,7 +16,7 @@ from broker import BrokerLost, BrokerUnreachable
 from broker.kinds import Address
 from broker.program import ProgramSettings, settings_config
 from broker.units import Seconds
-from spark.link import Link
+from spark.link import Link, see_broker
 from spark.windows import Tail, Window, start_of
 
 __all__ = ["ConsoleSettings", "show", "tables"]
@@ -66,11 +66,12 @@ class _Latest:
 
 
 async def show(settings: ConsoleSettings, stop: anyio.Event, console: Console | None = None) -> None:
-    """Show the windows until `stop`. Raises BrokerUnreachable where there is no broker at the start."""
+    """Show the windows until `stop`. Raises BrokerUnreachable and StartError at the start."""
     console = console or Console()
     if not console.is_terminal:
         console.width = _WIDTH
     latest = _Latest(settings)
+    await to_thread.run_sync(see_broker, settings.broker)
     with Link(settings.broker, name="spark-console", retry_s=_BROKER_WITHIN_S) as link:
         fresh = await to_thread.run_sync(latest.look, link)
     if settings.once:
@@ -113,11 +114,13 @@ def tables(tweets: Sequence[Window], users: Sequence[Window], is_away: bool = Fa
     parts: list[Table | Text] = [
         _table("tweets_stats", _TWEETS_COLUMNS, [_tweets_row(window) for window in tweets]),
         *(Text(f"{name}: {_tops(tweets[-1][name])}") for name in ("hashtags", "mentions", "languages") if tweets),
+        *_totals(tweets, _tweets_totals),
         _table("users_stats", _USERS_COLUMNS, [_users_row(window) for window in users]),
     ]
     if users:
         best = [(entry["screen_name"] or entry["key"], entry["tweets"]) for entry in users[-1]["top_by_tweets"]]
         parts.append(Text("users: " + ", ".join(f"{name} {count}" for name, count in best[:_TOPS])))
+    parts += _totals(users, _users_totals)
     if is_away:
         parts.append(Text("the broker is away; what it publishes meanwhile is shown when it is back", style="bold red"))
     return Group(*parts)
@@ -131,10 +134,29 @@ _TWEETS_COLUMNS = (
 _USERS_COLUMNS = (*("window (UTC)", "active", "new", "verified", "followers p50", "followers p95", "tweets/user"),)
 
 
-def _tweets_row(window: Window) -> _Row:
-    kinds = "/".join(f"{window['kinds'][kind]:,}" for kind in ("original", "reply", "retweet", "quote"))
+def _totals(windows: Sequence[Window], line: Callable[[Window], str]) -> list[Text]:
+    totals = windows[-1].get("totals") if windows else None
+    return [Text(line(totals))] if totals else []
+
+
+def _tweets_totals(totals: Window) -> str:
+    mean = _number(totals["sentiment"]["mean"], "+.3f")
     return (
-        *(_span(window), f"{window['tweets']:,}", _number(window["per_second"], ",.1f"), kinds),
+        f"since {_time(totals['since'])}: {totals['tweets']:,} tweets ({_kinds(totals)}) in {totals['windows']:,} windows, "
+        f"sentiment {mean}, late {totals['late']:,}"
+    )
+
+
+def _users_totals(totals: Window) -> str:
+    return (
+        f"since {_time(totals['since'])}: {totals['new_users']:,} new users, {totals['tweets']:,} tweets of users "
+        f"in {totals['windows']:,} windows"
+    )
+
+
+def _tweets_row(window: Window) -> _Row:
+    return (
+        *(_span(window), f"{window['tweets']:,}", _number(window["per_second"], ",.1f"), _kinds(window)),
         *(_number(window["sentiment"]["mean"], "+.3f"), _number(window["engagement"]["mean"], ".3g")),
         *(f"{window['unique_users']:,}", _number(window["lag_ms"]["p95"], ",.0f"), f"{window['late']:,}"),
     )
@@ -172,8 +194,16 @@ def _tops(entries: Sequence[Window]) -> str:
 
 
 def _span(window: Window) -> str:
+    return _time(window["window"]["start"])
+
+
+def _time(iso: str) -> str:
     # Seconds are enough for any but the shortest windows.
-    return str(window["window"]["start"]).removesuffix("Z").removesuffix(".000").replace("T", " ")
+    return iso.removesuffix("Z").removesuffix(".000").replace("T", " ")
+
+
+def _kinds(counts: Window) -> str:
+    return "/".join(f"{counts['kinds'][kind]:,}" for kind in ("original", "reply", "retweet", "quote"))
 
 
 def _number(value: float | None, form: str) -> str:

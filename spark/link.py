@@ -7,15 +7,17 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from broker import BrokerLost, BrokerUnreachable, Refusal, SyncClient
+from broker.errors import StartError
 from spark.progress import Head
 from spark.rows import event_time_ms
 
-__all__ = ["Link"]
+__all__ = ["Link", "see_broker"]
 
 T = TypeVar("T")
 
 _LINES_PER_READ = 20_000
 _BYTES_PER_READ = 8 << 20
+_SEEN_WITHIN_S = 10.0
 _PAUSE_FIRST_S = 0.1
 _PAUSE_MAX_S = 2.0
 
@@ -100,5 +102,17 @@ class Link:
 
     def _connected(self) -> SyncClient:
         if self._client is None:
-            self._client = SyncClient(self._address, name=self._name)
+            try:
+                self._client = SyncClient(self._address, name=self._name)
+            except BrokerLost as error:
+                raise BrokerUnreachable(self._address, "what listens there does not greet as a broker does") from error
         return self._client
+
+
+def see_broker(address: str) -> None:
+    """See at the start that a broker answers and lets this program in. Raises BrokerUnreachable and StartError."""
+    with Link(address, retry_s=_SEEN_WITHIN_S) as link:
+        try:
+            link.call(lambda client: client.topics())
+        except Refusal as refusal:
+            raise StartError(f"the broker at {address} refuses: {refusal}") from refusal

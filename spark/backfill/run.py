@@ -23,12 +23,11 @@ from spark.backfill.results import Published, publish_windows, windows_of
 from spark.backfill.settings import BackfillSettings
 from spark.driver_thread import DriverThread
 from spark.jobs import jobs_of
-from spark.link import Link
+from spark.link import see_broker
 from spark.session import build_session
 
 __all__ = ["Outcome", "backfill", "compute"]
 
-_BROKER_WITHIN_S = 10.0
 _TELL_EVERY_S = 2.0
 _CANCEL_EVERY_S = 0.2
 
@@ -44,7 +43,7 @@ class Outcome(Struct):
 async def backfill(settings: BackfillSettings, stop: anyio.Event) -> None:
     """Compute and publish everything, or until `stop`. Raises StartError and BrokerUnreachable."""
     _see_packages()
-    await to_thread.run_sync(_see_broker, settings.broker)
+    await to_thread.run_sync(see_broker, settings.broker)
     await to_thread.run_sync(_see_mongodb, settings)
     with DriverThread() as thread:
         session = await thread.run(partial(build_session, settings.master, ui_port=settings.ui_port))
@@ -128,11 +127,6 @@ def _tell(outcome: Outcome) -> None:
 def _see_packages() -> None:
     if find_spec("pymongoarrow") is None:
         raise StartError("the backfill needs pymongoarrow; install it with the extra tweetwire[backfill]")
-
-
-def _see_broker(address: str) -> None:
-    with Link(address, retry_s=_BROKER_WITHIN_S) as link:
-        link.call(lambda client: client.ping())
 
 
 def _see_mongodb(settings: BackfillSettings) -> None:

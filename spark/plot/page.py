@@ -56,7 +56,17 @@ def _figures(tweets: Sequence[Window], users: Sequence[Window]) -> Rows:
         ("tweets", f"{sum(window['tweets'] for window in tweets):,}"),
         ("late", f"{sum(window['late'] for window in tweets):,}"),
         ("new users", f"{sum(window['new_users'] for window in users):,}"),
+        *_totals("tweets", tweets),
+        *_totals("new_users", users),
     ]
+
+
+def _totals(name: str, windows: Sequence[Window]) -> Rows:
+    totals = windows[-1].get("totals") if windows else None
+    if not totals:
+        return []
+    since = datetime.fromisoformat(totals["since"])
+    return [(f"{name.replace('_', ' ')} since {since:%Y-%m-%d %H:%M}", f"{totals[name]:,}")]
 
 
 def _counted(windows: Sequence[Window], member: str) -> Rows:

@@ -10,15 +10,13 @@ from anyio import to_thread
 from broker.errors import StartError
 from broker.program import logger
 from broker.units import format_seconds
-from spark.link import Link
+from spark.link import Link, see_broker
 from spark.plot.drawing import draw
 from spark.plot.page import page
 from spark.plot.settings import PlotSettings
 from spark.windows import Window, windows_since
 
 __all__ = ["write_plot"]
-
-_BROKER_WITHIN_S = 10.0
 
 
 async def write_plot(settings: PlotSettings, stop: anyio.Event) -> None:
@@ -35,7 +33,8 @@ async def write_plot(settings: PlotSettings, stop: anyio.Event) -> None:
 
 
 def _read(settings: PlotSettings, since: datetime) -> tuple[list[Window], list[Window]]:
-    with Link(settings.broker, name="spark-plot", retry_s=_BROKER_WITHIN_S) as link:
+    see_broker(settings.broker)
+    with Link(settings.broker, name="spark-plot") as link:
         return (
             windows_since(link, settings.tweets_stats_topic, since),
             windows_since(link, settings.users_stats_topic, since),

@@ -1,10 +1,16 @@
-"""Change events of made-up tweets: seeded, with ties, repeats of users, missing members and other operations."""
+"""Change events of made-up tweets: seeded, with ties, repeats of users, missing members and other operations.
+
+And the statistics of such tweets, as their topics would hold them.
+"""
 
 import random
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
 
+from tests.spark import reference
 from tests.spark.reference import Row
 
 TAGS = [f"tag{number}" for number in range(30)]
@@ -71,6 +77,25 @@ def changes(
             }
         )
     return made
+
+
+def statistics(ago: timedelta, window_ms: int = 10_000) -> tuple[list[Row], list[Row]]:
+    """Both statistics of four windows, the first of which began so long ago; one hashtag is a trap."""
+    start = round((datetime.now(UTC) - ago).timestamp() * 1000) // window_ms * window_ms
+    made = changes(400, start=start, span_ms=4 * window_ms)
+    for change in made[:100]:
+        change["document"]["hashtags"] = ["<script>alert(1)</script>"]
+    rows = [row(offset, change, arrived=change["at"] + 20) for offset, change in enumerate(made)]
+    computed = reference.tweets_stats(rows, window_ms), reference.users_stats(rows, window_ms)
+    return [one for _, one in sorted(computed[0].items())], [one for _, one in sorted(computed[1].items())]
+
+
+def with_totals(tweets: Sequence[Row], users: Sequence[Row]) -> tuple[list[Row], list[Row]]:
+    """The windows as the jobs publish them."""
+    return (
+        [one | {"totals": reference.tweets_totals([*tweets[: n + 1]])} for n, one in enumerate(tweets)],
+        [one | {"totals": reference.users_totals([*users[: n + 1]])} for n, one in enumerate(users)],
+    )
 
 
 ODD: list[Any] = [

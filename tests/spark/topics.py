@@ -1,8 +1,9 @@
 """What the topics hold, as the tests look at it."""
 
 import json
+from collections.abc import Sequence
 
-from broker import Refusal, SyncClient
+from broker import Event, Refusal, SyncClient
 from tests.processes import BrokerProcess
 from tests.spark.reference import Row
 
@@ -34,6 +35,12 @@ def windows(broker: BrokerProcess, topic: str) -> dict[str, Row]:
 def totals(broker: BrokerProcess, topic: str) -> list[Row]:
     """The totals that a statistics topic's windows carry, in the order in which they were published."""
     return [json.loads(event["msg"])["totals"] for event in stored(broker, topic)]
+
+
+def publish_windows(broker: BrokerProcess, topic: str, windows: Sequence[Row]) -> None:
+    """Fill a statistics topic by hand."""
+    with SyncClient(broker.address) as client:
+        client.publish_many(topic, [Event(id=f"{topic}:{window['window']['start']}", msg=window) for window in windows])
 
 
 def is_tweet(row: Row) -> bool:
