@@ -22,7 +22,7 @@ install: $(STAMP) ## make the environment in .venv
 $(STAMP): pyproject.toml constraints.txt
 	@if command -v uv >/dev/null 2>&1; then \
 		uv venv --quiet --allow-existing --python $(PYTHON) $(VENV) && \
-		VIRTUAL_ENV=$(VENV) uv pip install --quiet --constraint constraints.txt --editable '.[dev]'; \
+		VIRTUAL_ENV=$(VENV) uv pip install --quiet --compile-bytecode --constraint constraints.txt --editable '.[dev]'; \
 	else \
 		$(PYTHON) -m venv $(VENV) && \
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'; \

@@ -19,7 +19,7 @@ from tests.change_stream.programs import Publisher, applied, now_token, publishe
 from tests.processes import BrokerProcess, until
 
 COLLECTIONS = ("tweets", "users")
-KILLS_EACH = int(os.environ.get("TWEETWIRE_FAULT_ROUNDS", "30")) // 3
+KILLS_EACH = int(os.environ.get("TWEETWIRE_FAULT_ROUNDS", "15")) // 3
 
 
 class Writers:

@@ -11,6 +11,7 @@ from pymongo import MongoClient
 from broker.errors import StartError
 from demo import mongod
 from demo.mongod import Member, ReplicaSet, find_mongod, mongodb
+from demo.ports import free_port
 
 pytestmark = pytest.mark.stack
 
@@ -59,7 +60,7 @@ def test_a_given_port_is_used_and_a_taken_one_is_one_sentence(tmp_path: Path, on
 
 
 def test_data_in_use_is_one_sentence(one: ReplicaSet) -> None:
-    again = Member(one.members[0].data_dir, port=one.members[0].port + 1)
+    again = Member(one.members[0].data_dir, port=free_port())
     with pytest.raises(StartError, match="another mongod uses"):
         again.start()
 

@@ -102,7 +102,7 @@ def until_gone(pids: list[int]) -> None:
 @needs_java
 def test_everything_arrives_everywhere_once_also_when_a_program_is_killed(tmp_path: Path) -> None:
     data_dir = tmp_path / "demo"
-    flags = ("--seconds", "15", "--window", "4s", "--rate", "200", "--dashboard")
+    flags = ("--seconds", "8", "--window", "4s", "--rate", "150", "--dashboard")
     with running(data_dir, *flags) as demo:
         demo.wait_for("demo ready on")
         demo.wait_for("dashboard: http://127.0.0.1:")
