@@ -4,7 +4,7 @@ from broker.client import Client, Publisher, Subscription
 from broker.errors import BrokerError, BrokerLost, BrokerUnreachable, HandshakeFailed, Refusal
 from broker.events import Event, StoredEvent
 from broker.protocol.replies import Page, ProducerPosition, Receipt, TopicInfo
-from broker.sync_client import SyncClient
+from broker.sync_client import SyncClient, SyncSubscription
 
 __all__ = [
     "BrokerError",
@@ -21,5 +21,6 @@ __all__ = [
     "StoredEvent",
     "Subscription",
     "SyncClient",
+    "SyncSubscription",
     "TopicInfo",
 ]

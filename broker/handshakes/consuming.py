@@ -6,28 +6,23 @@ this process dies between handing an event over and its ack, only the applicatio
 handed over again by the next process, with an `attempt` above 1.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import anyio
-import msgspec
-from msgspec import structs
 
 from broker.client.subscription import Start, Subscription
 from broker.errors import BrokerError, HandshakeFailed, Refusal
-from broker.events import StoredEvent, decode_stored
+from broker.events import StoredEvent
 from broker.handshakes.spool import Incoming, Spool
-from broker.handshakes.steps import moved, say
-from broker.protocol.handshakes import Half, State, Step
+from broker.handshakes.steps import say
+from broker.handshakes.taking import TOGETHER, Taking
+from broker.protocol.handshakes import Step
 
 if TYPE_CHECKING:
     from broker.client.link import Link
 
 __all__ = ["ExactlyOnceSubscription"]
-
-HALF: Final = Half.CLIENT_CONSUMING
-TOGETHER: Final = 500
-"""So many events take their steps side by side, and share the syncs of the disk."""
 
 
 class ExactlyOnceSubscription(Subscription):
@@ -39,6 +34,7 @@ class ExactlyOnceSubscription(Subscription):
         super().__init__(link, topic, name, start, f"{options} qos=2")
         self._ask = link.ask
         self._spool = spool
+        self._taking = Taking(spool, topic, name)
         self._answer_s = answer_s
         self._arrived: list[StoredEvent] = []
         self._acked: list[Incoming] = []
@@ -60,16 +56,15 @@ class ExactlyOnceSubscription(Subscription):
         """The client's: it was unsubscribed, or cannot go on; what the broker has forgotten need not be finished."""
         self._scope.cancel()
         if error is None:
-            self._spool.put([structs.replace(entry, state=State.CONFIRMED) for entry in self._mine()])
+            self._taking.forget()
         super().end(error)
 
     async def resume(self) -> None:
         """Go on with what a process before this one has left. Raises HandshakeFailed, Refusal."""
-        left = self._mine()
-        owned = [entry for entry in left if entry.state is State.OWNED]
-        self._hand_over([structs.replace(_event(entry), attempt=_event(entry).attempt + 1) for entry in owned])
-        self._complete_later([entry for entry in left if entry.state is State.ACKED])
-        await self._take([entry for entry in left if entry.state is State.ARRIVED])
+        left = self._taking.left()
+        self._hand_over(left.owned)
+        self._complete_later(left.acked)
+        await self._take(left.arrived)
 
     async def serve(self) -> None:
         """Take what arrives and finish what is acked, until the end; a handshake that fails ends the subscription."""
@@ -83,11 +78,8 @@ class ExactlyOnceSubscription(Subscription):
 
     async def ack(self, events: Sequence[StoredEvent]) -> None:
         """Say that the application is done with events. Returns when this disk has it; the broker is told behind it."""
-        known = [self._spool.incoming.get(self._key(event)) for event in events]
-        owned = [entry for entry in known if entry is not None and entry.state is State.OWNED]
-        self.stale += len(events) - len(owned)
-        acked = [structs.replace(entry, state=moved(HALF, entry.state, Step.ACK).state) for entry in owned]
-        self._spool.put(acked)
+        acked = self._taking.acked(events)
+        self.stale += len(events) - len(acked)
         await self._spool.sync()
         self._complete_later(acked)
 
@@ -100,46 +92,29 @@ class ExactlyOnceSubscription(Subscription):
     async def extend(self, events: Sequence[StoredEvent]) -> None:
         """Nothing to do: what was taken has no timer."""
 
-    def _key(self, event: StoredEvent) -> tuple[str, str, int]:
-        return self.topic, self.name or "", event.offset
-
-    def _mine(self) -> list[Incoming]:
-        return [entry for entry in self._spool.incoming.values() if entry.key[:2] == (self.topic, self.name)]
-
     async def _take_all(self) -> None:
         while True:
             if not self._arrived:
                 self._has_arrived = anyio.Event()
                 await self._has_arrived.wait()
             batch, self._arrived = self._arrived[:TOGETHER], self._arrived[TOGETHER:]
-            await self._take([self._spool.incoming.get(self._key(event)) or self._new(event) for event in batch])
-
-    def _new(self, event: StoredEvent) -> Incoming:
-        topic, name, offset = self._key(event)
-        line = msgspec.json.encode(event).decode()
-        return Incoming(topic, name, offset, line, moved(HALF, State.NOTHING, Step.EVENT).state)
+            await self._take(self._taking.arrived(batch))
 
     async def _take(self, entries: list[Incoming]) -> None:
         """Have events on the disk, take them from the broker, have that on the disk, and hand them over."""
         if not entries:
             return
-        self._spool.put(entry for entry in entries if entry.key not in self._spool.incoming)
         await self._spool.sync()
         steps, failures = await self._say_all("pubrec", entries, Step.REL)
-        taken = [structs.replace(entry, state=moved(HALF, entry.state, step).state) for entry, step in steps]
-        self._spool.put(taken)
+        given, acked = self._taking.taken(steps)
         await self._spool.sync()
-        self._hand_over(
-            _event(entry)
-            for (before, _), entry in zip(steps, taken, strict=True)
-            if (before.state, entry.state) == (State.ARRIVED, State.OWNED)
-        )
-        self._complete_later([entry for entry in taken if entry.state is State.ACKED])
+        self._hand_over(given)
+        self._complete_later(acked)
         _raise(failures)
 
-    def _hand_over(self, events: Iterable[StoredEvent]) -> None:
-        if some := list(events):
-            super().deliver(some)
+    def _hand_over(self, events: list[StoredEvent]) -> None:
+        if events:
+            super().deliver(events)
 
     def _complete_later(self, entries: list[Incoming]) -> None:
         self._acked += entries
@@ -152,7 +127,7 @@ class ExactlyOnceSubscription(Subscription):
                 await self._has_acked.wait()
             batch, self._acked = self._acked[:TOGETHER], self._acked[TOGETHER:]
             steps, failures = await self._say_all("pubcomp", batch, Step.OK_COMP)
-            self._spool.put(structs.replace(one, state=moved(HALF, one.state, step).state) for one, step in steps)
+            self._taking.finished(steps)
             _raise(failures)
 
     async def _say_all(
@@ -180,10 +155,6 @@ class ExactlyOnceSubscription(Subscription):
                 tasks.start_soon(say_one, entry)
         steps.sort(key=lambda one: places[one[0].key])
         return steps, failures
-
-
-def _event(entry: Incoming) -> StoredEvent:
-    return decode_stored(entry.line.encode())
 
 
 def _raise(failures: list[BrokerError]) -> None:

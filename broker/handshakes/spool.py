@@ -114,6 +114,16 @@ class Spool:
                     raise SpoolUnusable(self.path, error) from error
                 self._synced = number
 
+    def sync_now(self) -> None:
+        """Have the disk hold what was put, at once, for who has no event loop. Raises SpoolUnusable."""
+        if self._synced < self._put:
+            try:
+                os.fdatasync(self._file)
+                self._compact()
+            except OSError as error:
+                raise SpoolUnusable(self.path, error) from error
+            self._synced = self._put
+
     def close(self) -> None:
         """Close the files; what is not done goes on when they are opened again."""
         os.close(self._file)

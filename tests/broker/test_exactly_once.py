@@ -188,8 +188,8 @@ def places(kinds: tuple[str, ...], seed: int) -> list[Place]:
 
 
 @pytest.fixture
-def programs(tmp_path: Path) -> Iterator[tuple[Program, Program]]:
-    publisher, consumer = Program("publish", tmp_path, ROUNDS), Program("consume", tmp_path, ROUNDS)
+def programs(tmp_path: Path, client: str) -> Iterator[tuple[Program, Program]]:
+    publisher, consumer = Program(f"publish{client}", tmp_path, ROUNDS), Program(f"consume{client}", tmp_path, ROUNDS)
     try:
         yield publisher, consumer
     finally:
@@ -197,6 +197,7 @@ def programs(tmp_path: Path) -> Iterator[tuple[Program, Program]]:
         consumer.close()
 
 
+@pytest.mark.parametrize("client", ["", "-blocking"], ids=["the async client", "the blocking client"])
 @pytest.mark.timeout(PATIENCE_S + 60)
 def test_each_message_is_stored_once_and_handed_over_once_wherever_it_is_cut(
     broker: BrokerProcess, programs: tuple[Program, Program], tmp_path: Path

@@ -5,6 +5,7 @@ import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from tests.processes import BrokerProcess
 pytestmark = pytest.mark.anyio
 
 
+@cache
 def entry(name: str, token: str, rights: str) -> str:
     """The entry that ``python -m broker.users`` makes, with other rights."""
     made = subprocess.run(

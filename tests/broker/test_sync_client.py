@@ -1,0 +1,246 @@
+"""The blocking client: subscriptions whose events are asked for, and exactly-once handshakes with the async client's files."""
+
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from broker import BrokerLost, Client, Event, HandshakeFailed, Refusal, StoredEvent, SyncClient, SyncSubscription
+from broker.errors import SpoolTaken
+from broker.handshakes import Spool
+from broker.handshakes.spool import Outgoing
+from broker.handshakes.steps import PAUSES_S
+from broker.protocol.handshakes import State
+from tests.processes import BrokerProcess, until
+
+WITHIN_S = 30.0
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """One broker for the tests of this file, each on a topic of its own."""
+    with BrokerProcess(tmp_path_factory.mktemp("data") / "broker") as process:
+        yield process
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    return str(request.node.name).partition("[")[0]
+
+
+def numbered(count: int) -> list[Event]:
+    return [Event(id=f"m{number}", msg=number) for number in range(count)]
+
+
+def taken(subscription: SyncSubscription, count: int) -> list[StoredEvent]:
+    """Take so many events, however they come."""
+    events: list[StoredEvent] = []
+    while len(events) < count:
+        some = subscription.take(WITHIN_S)
+        assert some, f"{len(events)} of {count}"
+        events += some
+    return events
+
+
+@contextmanager
+def odd_broker(reply: bytes) -> Iterator[str]:
+    """A listener that greets and then answers every ``pub2`` the same, or hangs up at it."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            connection, _ = listener.accept()
+            with connection, connection.makefile("rb") as lines:
+                connection.sendall(b"+OK tweetwire broker test, type help\n")
+                for line in lines:
+                    if line.startswith(b"pub2 ") and not reply:
+                        return
+                    connection.sendall(reply if line.startswith(b"pub2 ") else b"+OK hello ann\n")
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        yield f"127.0.0.1:{listener.getsockname()[1]}"
+        thread.join(WITHIN_S)
+
+
+def test_events_come_to_who_asks_for_them_and_end_with_the_subscription(broker: BrokerProcess, topic: str) -> None:
+    with SyncClient(broker.address) as client:
+        subscription = client.subscribe(topic, as_="s", from_="earliest", prefetch=10, create=True)
+        assert subscription.take(0.0) == []
+        client.publish_many(topic, numbered(25))
+        seen = []
+        for batch in subscription:
+            seen += [event.decode() for event in batch]
+            subscription.ack(batch)
+            if len(seen) == 25:
+                client.unsubscribe(subscription)
+        assert seen == list(range(25))
+        assert subscription.stale == 0
+        assert "s" not in client.stats()["topics"][topic]["subscriptions"]
+
+
+def test_two_subscriptions_have_their_own_events_whatever_is_asked_between(broker: BrokerProcess, topic: str) -> None:
+    with SyncClient(broker.address) as client:
+        one, other = (client.subscribe(f"{topic}.{name}", as_="s", create=True) for name in ("a", "b"))
+        with pytest.raises(ValueError, match=r"has a subscription to .* already"):
+            client.subscribe(f"{topic}.a", as_="t")
+        for number in range(20):
+            client.publish(f"{topic}.{'ab'[number % 2]}", Event(id=str(number), msg=number))
+            client.ping()
+        assert [event.decode() for event in taken(other, 10)] == list(range(1, 20, 2))
+        assert [event.decode() for event in taken(one, 10)] == list(range(0, 20, 2))
+
+
+def test_what_is_given_back_comes_again_and_what_is_late_is_counted(broker: BrokerProcess, topic: str) -> None:
+    with SyncClient(broker.address) as client:
+        client.publish_many(topic, numbered(2))
+        subscription = client.subscribe(topic, as_="s", from_="earliest", prefetch=2)
+        first, second = taken(subscription, 2)
+        subscription.nack(first, "not now", code=7)
+        (again,) = taken(subscription, 1)
+        assert (again.offset, again.attempt) == (first.offset, 2)
+        subscription.extend([again, second])
+        subscription.ack([again, second])
+        assert subscription.stale == 0
+        subscription.ack([second])
+        subscription.nack(second)
+        assert subscription.stale == 2
+        with pytest.raises(Refusal, match="stale"):
+            subscription.extend([second])
+
+
+def test_a_durable_one_goes_on_with_the_next_client(broker: BrokerProcess, topic: str) -> None:
+    with SyncClient(broker.address) as client:
+        client.publish_many(topic, numbered(3))
+        subscription = client.subscribe(topic, as_="s", from_="earliest")
+        subscription.ack(taken(subscription, 3)[:1])
+    with SyncClient(broker.address) as client:
+        assert [event.id for event in taken(client.subscribe(topic, as_="s"), 2)] == ["m1", "m2"]
+
+
+def test_a_broker_that_ends_is_told_to_who_waits_for_events(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "broker") as broker, SyncClient(broker.address) as client:
+        subscription = client.subscribe("t", create=True)
+        broker.kill()
+        with pytest.raises(BrokerLost):
+            subscription.take()
+
+
+def test_a_message_is_stored_once_however_often_it_is_given(broker: BrokerProcess, topic: str, tmp_path: Path) -> None:
+    with SyncClient(broker.address, name="ann", spool=tmp_path) as client:
+        first = client.publish(topic, Event(id="m0", msg=0), qos=2)
+        receipts = client.publish_many(topic, numbered(700) + numbered(5), qos=2)
+        assert client.publish(topic, Event(id="m0", msg=0), qos=2) == first == receipts[0]
+        assert [receipt.first for receipt in receipts] == [*range(700), *range(5)]
+        assert first.durability == "synced"
+        assert client.unsent == 0
+        assert [event.id for event in client.read(topic, 0).events] == [event.id for event in numbered(700)]
+
+
+def test_what_either_client_has_left_the_other_sends(broker: BrokerProcess, topic: str, tmp_path: Path) -> None:
+    with SyncClient(broker.address, name="ann") as client:
+        client.command(f'pub2 {topic} {{"id":"m0","priority":0,"msg":0}}')
+    states = [State.RECEIVED, State.KEPT, State.RECEIVED]
+    spool = Spool(tmp_path, "ann")
+    spool.put(
+        Outgoing(topic, f"m{number}", f'{{"id":"m{number}","priority":0,"msg":{number}}}', state)
+        for number, state in enumerate(states)
+    )
+    with pytest.raises(SpoolTaken):
+        SyncClient(broker.address, name="ann", spool=tmp_path)
+    spool.close()
+    with SyncClient(broker.address, name="ann", spool=tmp_path) as client:
+        assert client.unsent == 0
+        assert sorted(event.id for event in client.read(topic, 0).events) == ["m0", "m1", "m2"]
+
+
+def test_what_the_broker_does_not_want_is_given_up_and_the_rest_is_stored(
+    broker: BrokerProcess, topic: str, tmp_path: Path
+) -> None:
+    with SyncClient(broker.address, name="ann", spool=tmp_path) as client:
+        client.command(f'schema {topic} {{"type":"integer"}}')
+        with pytest.raises(Refusal, match="schema"):
+            client.publish_many(topic, [Event(id="a", msg=1), Event(id="b", msg="text"), Event(id="c", msg=2)], qos=2)
+        assert client.unsent == 0
+        assert [event.id for event in client.read(topic, 0).events] == ["a", "c"]
+
+
+def test_after_five_tries_it_is_said_and_the_message_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("broker.sync_client.handshakes.PAUSES_S", [pause / 20 for pause in PAUSES_S])
+    with odd_broker(b"-ERR disk full\n") as address, SyncClient(address, name="ann", spool=tmp_path) as client:
+        with pytest.raises(HandshakeFailed, match=r"gave up pub2 t after 5 tries .disk full.; it is kept"):
+            client.publish("t", Event(id="m1", msg=1), qos=2)
+        assert client.unsent == 1
+
+
+def test_a_lost_connection_leaves_the_message_to_the_next_client(
+    broker: BrokerProcess, topic: str, tmp_path: Path
+) -> None:
+    with odd_broker(b"") as address, SyncClient(address, name="ann", spool=tmp_path) as client:
+        with pytest.raises(BrokerLost):
+            client.publish(topic, Event(id="m1", msg=1), qos=2)
+        assert client.unsent == 1
+    with SyncClient(broker.address, name="ann", spool=tmp_path) as client:
+        assert [event.id for event in client.read(topic, 0).events] == ["m1"]
+
+
+def test_events_are_handed_over_once_and_acked_on_this_disk_first(
+    broker: BrokerProcess, topic: str, tmp_path: Path
+) -> None:
+    with SyncClient(broker.address, name="ann", spool=tmp_path) as client:
+        client.publish_many(topic, (Event(id=f"m{n}", msg=n, priority=n % 3) for n in range(1500)))
+        subscription = client.subscribe(topic, as_="s", from_="earliest", prefetch=1000, qos=2)
+        seen: list[str] = []
+        for batch in subscription:
+            subscription.ack(batch)
+            seen += [event.id for event in batch]
+            if len(seen) == 1500:
+                break
+        assert len(set(seen)) == 1500
+        assert (client.unfinished, client.stats()["handshakes"]["taken"]) == (0, 0)
+        assert client.stats()["topics"][topic]["subscriptions"]["s"]["settled"] == 1500
+        subscription.ack(batch)
+        assert subscription.stale == len(batch)
+        with pytest.raises(ValueError, match="cannot be given back"):
+            subscription.nack(batch[0])
+
+
+@pytest.mark.anyio
+async def test_what_was_handed_over_and_not_acked_comes_again_to_the_next_client_and_says_so(
+    broker: BrokerProcess, topic: str, tmp_path: Path
+) -> None:
+    options = {"as_": "s", "from_": "earliest", "prefetch": 3, "qos": 2}
+    with SyncClient(broker.address, name="ann", spool=tmp_path) as client:
+        client.publish_many(topic, numbered(3))
+        subscription = client.subscribe(topic, **options)
+        events = taken(subscription, 3)
+        assert [event.attempt for event in events] == [1, 1, 1]
+        subscription.ack(events[:1])
+        assert client.unfinished == 2
+    async with Client(broker.address, name="ann", spool=tmp_path) as after:
+        batch = await anext(await after.subscribe(topic, **options))
+        assert [(event.id, event.attempt) for event in batch] == [("m1", 2), ("m2", 2)]
+    with SyncClient(broker.address, name="ann", spool=tmp_path) as client:
+        subscription = client.subscribe(topic, **options)
+        events = taken(subscription, 2)
+        assert [(event.id, event.attempt) for event in events] == [("m1", 2), ("m2", 2)]
+        subscription.ack(events)
+        assert client.unfinished == 0
+        until(lambda: client.stats()["handshakes"]["taken"] == 0)
+        client.unsubscribe(subscription)
+        assert list(subscription) == []
+
+
+def test_without_a_folder_and_a_name_there_is_no_exactly_once(
+    broker: BrokerProcess, topic: str, tmp_path: Path
+) -> None:
+    with SyncClient(broker.address) as client:
+        with pytest.raises(ValueError, match="qos=2 needs a folder"):
+            client.publish(topic, Event(id="m", msg=1), qos=2)
+        with pytest.raises(ValueError, match="qos=2 needs a folder"):
+            client.subscribe(topic, as_="s", create=True, qos=2)
+        assert (client.unsent, client.unfinished) == (0, 0)
+    with SyncClient(broker.address, spool=tmp_path) as client, pytest.raises(ValueError, match="as_="):
+        client.subscribe(topic, create=True, qos=2)
