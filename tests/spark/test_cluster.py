@@ -1,20 +1,18 @@
 """``make cluster-test``: a Spark master and two workers whose Python has the libraries, but not this project."""
 
-import json
 import os
+import re
 import subprocess
 import sys
 import sysconfig
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from urllib.request import urlopen
 
 import pyspark
 import pytest
 
 from broker import Event, SyncClient
-from demo.ports import free_port
 from tests.processes import BrokerProcess, Process, until
 from tests.spark import reference, samples
 from tests.spark.comparison import assert_close, assert_totals, assert_tweets_equal
@@ -24,6 +22,8 @@ WINDOW_MS = 5_000
 WITHIN_S = 420
 MASTER, WORKER = "org.apache.spark.deploy.master.Master", "org.apache.spark.deploy.worker.Worker"
 PORT = "--port", "0", "--webui-port", "0"
+WORKERS = "worker-1", "worker-2"
+STARTED = re.compile(r"Starting Spark master at (spark://\S+)")
 
 OUTSIDE = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
 
@@ -55,6 +55,8 @@ def daemon(folder: Path, name: str, *words: str) -> Iterator[None]:
     (folder / name).mkdir()
     settings = {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m"}
     settings |= {"SPARK_WORKER_DIR": str(folder / name), "SPARK_LOCAL_DIRS": str(folder / name)}
+    # For the executors, too: they live too briefly for a compiler that takes its time.
+    settings |= {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
     with (folder / f"{name}.log").open("wb") as log:
         command = [str(home / "bin" / "spark-class"), *words]
         # Neither the folder nor the variables of this process lead to the project.
@@ -63,30 +65,33 @@ def daemon(folder: Path, name: str, *words: str) -> Iterator[None]:
         yield
     finally:
         process.terminate()
-        process.wait(60)
+        try:
+            process.wait(WITHIN_S)
+        finally:
+            process.kill()
+            process.wait()
 
 
 @pytest.fixture
 def master(tmp_path: Path) -> Iterator[str]:
     """The address of a master with two workers of one core each."""
-    port, page = free_port(), free_port()
-    address = f"spark://127.0.0.1:{port}"
+    # The logs, since the master's page answers before it knows anything.
+    log = (tmp_path / "master.log").read_text
     with ExitStack() as cluster:
-        ports = ("--host", "127.0.0.1", "--port", str(port), "--webui-port", str(page))
-        cluster.enter_context(daemon(tmp_path, "master", MASTER, *ports))
-        for name in ("worker-1", "worker-2"):
+        cluster.enter_context(daemon(tmp_path, "master", MASTER, "--host", "127.0.0.1", *PORT))
+        until(lambda: STARTED.search(log()), WITHIN_S, log)
+        address = STARTED.findall(log())[0]
+        for name in WORKERS:
             words = (WORKER, "--host", "127.0.0.1", "--cores", "1", "--memory", "1g", *PORT, address)
             cluster.enter_context(daemon(tmp_path, name, *words))
-        until(lambda: alive_workers(page) == 2, WITHIN_S, (tmp_path / "master.log").read_text)
+        until(lambda: log().count("Registering worker") == len(WORKERS), WITHIN_S, log)
         yield address
 
 
-def alive_workers(page: int) -> int:
-    try:
-        with urlopen(f"http://127.0.0.1:{page}/json/", timeout=10) as answer:
-            return sum(worker["state"] == "ALIVE" for worker in json.load(answer)["workers"])
-    except OSError:
-        return 0
+def executors(folder: Path) -> list[str]:
+    """The workers whose executor has reached the driver."""
+    logs = ((name, log) for name in WORKERS for log in (folder / name).glob("app-*/*/stderr"))
+    return [name for name, log in logs if "Successfully registered with driver" in log.read_text()]
 
 
 def missing(python: Path, module: str) -> bool:
@@ -101,23 +106,25 @@ def test_executors_without_the_project_give_the_reference_windows(
     assert not missing(bare_python, "pyarrow")
     assert missing(bare_python, "broker")
     assert missing(bare_python, "spark")
-    changes = samples.changes(1_200)
-    with SyncClient(broker.address) as client:
-        client.publish_many("tweets", [Event(id=str(n), msg=change) for n, change in enumerate(changes)])
-    rows = stored(broker, "tweets")
     monkeypatch.setenv("PYSPARK_PYTHON", str(bare_python))
     words = ["all", "--broker", broker.address, "--checkpoint", tmp_path / "checkpoint", "--master", master]
-    timing = ["--window", f"{WINDOW_MS}ms", "--idle", "1s", "--trigger", "0s", "--ui-port", "0"]
-    tweets, users = reference.tweets_stats(rows, WINDOW_MS), reference.users_stats(rows, WINDOW_MS)
+    # Before all of the changes are there the clock must end no window.
+    timing = ["--window", f"{WINDOW_MS}ms", "--idle", "10s", "--trigger", "0s", "--ui-port", "0"]
     with ExitStack() as stack:
         job = Process(tmp_path / "spark.log", "spark", *words, *timing, "--log-json")
         job.launch()
         stack.callback(job.kill)
+        # With work for a single executor the other one would get none.
+        until(lambda: executors(tmp_path) == [*WORKERS], WITHIN_S, job.log)
+        with SyncClient(broker.address) as client:
+            changes = samples.changes(1_200)
+            client.publish_many("tweets", [Event(id=str(n), msg=change) for n, change in enumerate(changes)])
+        rows = stored(broker, "tweets")
+        tweets, users = reference.tweets_stats(rows, WINDOW_MS), reference.users_stats(rows, WINDOW_MS)
         until(lambda: len(windows(broker, "tweets_stats")) == len(tweets), WITHIN_S, job.log)
         until(lambda: len(windows(broker, "users_stats")) == len(users), WITHIN_S, job.log)
-        assert job.terminate(60) == 0, job.log()
+        assert job.terminate(WITHIN_S) == 0, job.log()
     assert_tweets_equal(windows(broker, "tweets_stats"), tweets)
     assert_totals(totals(broker, "tweets_stats"), tweets)
     assert_close(windows(broker, "users_stats"), {reference.iso(start): window for start, window in users.items()})
-    executors = [name for name in ("worker-1", "worker-2") if list((tmp_path / name).glob("app-*/*/tweetwire.zip"))]
-    assert executors == ["worker-1", "worker-2"]
+    assert [name for name in WORKERS if list((tmp_path / name).glob("app-*/*/tweetwire.zip"))] == [*WORKERS]
