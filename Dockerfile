@@ -1,4 +1,4 @@
-# Two images: `services` for the Python programs, `spark` with Java 17 for the jobs and a cluster's master and workers.
+# Two images: `services` for the Python programs, `spark` with Java 17 for the jobs, the backfill and a cluster's master and workers.
 #   docker build --target services -t tweetwire/services .
 #   docker build --target spark -t tweetwire/spark .
 # What the programs need is installed before their code is copied, so that a change of code costs seconds.
@@ -32,7 +32,7 @@ RUN jlink --output /opt/java --compress=2 --no-header-files --no-man-pages --str
     && /opt/java/bin/java -Xshare:dump >/dev/null
 
 FROM environment AS build-spark
-RUN pip --python /opt/tweetwire/bin/python install --quiet --constraint constraints.txt '.[spark]'
+RUN pip --python /opt/tweetwire/bin/python install --quiet --constraint constraints.txt '.[spark,backfill]'
 COPY deploy/slim_spark.py /tmp/
 RUN python3 /tmp/slim_spark.py /opt/tweetwire
 COPY . .
