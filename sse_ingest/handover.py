@@ -1,10 +1,10 @@
 """What goes to a worker process and comes back: length-prefixed MessagePack over a socket pair.
 
-Tweets come back as BSON, so that the process that writes neither decodes nor builds their documents.
+Tweets and their authors' profiles come back as BSON, so that the process that writes neither decodes nor builds their
+documents.
 """
 
-from typing import Any
-
+import bson
 import msgspec
 from msgspec import Struct
 
@@ -31,13 +31,18 @@ LENGTH = 4
 class RawEvent(Struct, array_like=True, gc=False):
     """An event as its source sent it: its type and its data, or why it cannot be used at all.
 
-    `number` is its place in the source's `Progress`.
+    `data` should be UTF-8, and nobody has looked whether it is. `number` is its place in the source's `Progress`.
     """
 
-    data: str
+    data: bytes
     type: str = "message"
     fault: str | None = None
     number: int = UNTRACKED
+
+    @property
+    def text(self) -> str:
+        """Its data as text, whatever was sent."""
+        return self.data.decode("utf-8", "replace")
 
 
 class Task(Struct, array_like=True):
@@ -47,15 +52,19 @@ class Task(Struct, array_like=True):
 
 
 class Scored(Struct, array_like=True, tag=0):
-    """A tweet ready to be written; `document` is BSON, `profile` the members of its author's document."""
+    """A tweet ready to be written; `document` is BSON, and so is `profile`, the members of its author's document."""
 
     id: str
     user_id: str
     document: bytes
-    profile: dict[str, Any]
+    profile: bytes
     engagement: float
     hashtags: list[str]
-    text: str
+
+    @property
+    def text(self) -> str:
+        """The tweet's text, which is looked for in its document."""
+        return str(bson.decode(self.document)["text"])
 
 
 class NoticeFound(Struct, array_like=True, tag=1):
@@ -85,12 +94,14 @@ class Reply(Struct, array_like=True):
     failure: str | None = None
 
 
-_encode = msgspec.msgpack.Encoder().encode
+_encode_into = msgspec.msgpack.Encoder().encode_into
 decode_task = msgspec.msgpack.Decoder(Task).decode
 decode_reply = msgspec.msgpack.Decoder(Reply).decode
 
 
 def frame(message: Task | Reply) -> bytes:
     """Return the bytes that carry `message`."""
-    body = _encode(message)
-    return len(body).to_bytes(LENGTH, "big") + body
+    framed = bytearray(LENGTH)
+    _encode_into(message, framed, LENGTH)
+    framed[:LENGTH] = (len(framed) - LENGTH).to_bytes(LENGTH, "big")
+    return bytes(framed)

@@ -114,7 +114,7 @@ class Line:
                 case NoticeFound():
                     self.account.note(finding.name)
                 case Rejected():
-                    raw = event.data if finding.raw is None else finding.raw
+                    raw = event.text if finding.raw is None else finding.raw
                     yield Reject(
                         reject_document(self.reader.source.name, raw, finding.error), self.account, event.number
                     )

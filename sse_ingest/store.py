@@ -17,6 +17,7 @@ costs outside (one write to the log for the batch): with mongod 6.0 on two cores
 """
 
 import contextlib
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from time import perf_counter
 from typing import Any
@@ -182,9 +183,9 @@ class Store:
         )
         before = {document["_id"]: document for document in await cursor.to_list()}
         after = {user_id: engagement_document(user_id, seen, before.get(user_id)) for user_id, seen in users.items()}
-        fresh = [document for user_id, document in after.items() if user_id not in before]
+        first = [document for user_id, document in after.items() if user_id not in before]
         replaced = {user_id: after[user_id] for user_id in before}
-        await _write(self._database, "users_engagements", fresh, replaced, session)
+        await _write(self._database, "users_engagements", first, replaced, session)
 
     def _is_worth_a_retry(self, error: Exception) -> bool:
         if not isinstance(error, PyMongoError) or (isinstance(error, _REFUSED) and not _is_race(error)):
@@ -212,7 +213,7 @@ async def _ids(database: Database, collection: str, ids: list[Any], session: Asy
 async def _write(
     database: Database,
     collection: str,
-    inserts: list[Document],
+    inserts: Sequence[RawBSONDocument | Document],
     updates: dict[Any, Document],
     session: AsyncClientSession,
 ) -> None:

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any
 
+import bson
+from bson.raw_bson import RawBSONDocument
 from msgspec import Struct
 
 from sse_ingest.handover import Scored
@@ -19,9 +21,9 @@ LAST_SCORES = 20
 
 
 class Seen(Struct):
-    """What a batch says of one user: the profile of the latest tweet, and the engagement of each tweet in order."""
+    """What a batch says of one user: the profile (BSON) of the latest tweet, and each tweet's engagement in order."""
 
-    profile: dict[str, Any]
+    profile: bytes
     scores: list[float]
 
 
@@ -38,14 +40,16 @@ def by_user(tweets: Iterable[Scored]) -> dict[str, Seen]:
     return users
 
 
-def user_document(user_id: str, seen: Seen, now: datetime) -> dict[str, Any]:
+def user_document(user_id: str, seen: Seen, now: datetime) -> RawBSONDocument:
     """Return the document of a user who is seen for the first time."""
-    return {"_id": user_id, **seen.profile, "first_seen": now, "last_seen": now, "tweets_seen": len(seen.scores)}
+    times = {"first_seen": now, "last_seen": now, "tweets_seen": len(seen.scores)}
+    return _joined(bson.encode({"_id": user_id}), seen.profile, bson.encode(times))
 
 
 def user_update(seen: Seen, now: datetime) -> dict[str, Any]:
     """Return the update of a user who was seen before."""
-    return {"$set": {**seen.profile, "last_seen": now}, "$inc": {"tweets_seen": len(seen.scores)}}
+    profile = _joined(seen.profile, bson.encode({"last_seen": now}))
+    return {"$set": profile, "$inc": {"tweets_seen": len(seen.scores)}}
 
 
 def engagement_document(user_id: str, seen: Seen, before: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -60,3 +64,10 @@ def engagement_document(user_id: str, seen: Seen, before: dict[str, Any] | None 
         "engagement_mean": total / tweets,
         "last": [*before.get("last", []), *seen.scores][-LAST_SCORES:],
     }
+
+
+def _joined(*documents: bytes) -> RawBSONDocument:
+    """Return a document with the members of several, which must not have the same ones."""
+    # BSON (https://bsonspec.org): the length of the whole in four bytes, the members, a zero byte.
+    members = b"".join([document[4:-1] for document in documents])
+    return RawBSONDocument(b"%b%b\0" % ((len(members) + 5).to_bytes(4, "little"), members))

@@ -100,10 +100,9 @@ def _scored(tweet: Tweet, job: Job, score: Scorer, now: datetime) -> Scored | Re
         id=tweet.id,
         user_id=tweet.user.id,
         document=document,
-        profile=profile_document(tweet.user),
+        profile=bson.encode(profile_document(tweet.user)),
         engagement=reached,
         hashtags=tweet.hashtags,
-        text=tweet.text,
     )
 
 

@@ -18,7 +18,7 @@ _TAG = re.compile(r"<[^>]*>")
 _PROFILE_COUNTS = {"friends_count": "following_count", "statuses_count": "statuses_count"}
 
 
-def unwrap(event: str, data: str, origin: str) -> list[Found]:
+def unwrap(event: str, data: bytes, origin: str) -> list[Found]:
     """Return what the event holds; `origin` is the instance. Events other than statuses are notices, whatever their data."""
     if event not in _STATUS_EVENTS:
         return [Notice(event)]

@@ -32,23 +32,23 @@ _NOTICES = (
     "friends",
     "friends_str",
 )
-_PANIC = re.compile(r'\s*\{\s*"message"\s*:\s*panic\s*\}\s*')
+_PANIC = re.compile(rb'\s*\{\s*"message"\s*:\s*panic\s*\}\s*')
 _HASHTAG = re.compile(r"(?<![\w&])[#＃](\w*[^\W\d_]\w*)")
 _MENTION = re.compile(r"(?<![\w@])@(\w{1,15})")
 _URL = re.compile(r"https?://[^\s<>\"]+")
 
 
-def unwrap(event: str, data: str, origin: str) -> list[Found]:
+def unwrap(event: str, data: bytes, origin: str) -> list[Found]:
     """Return what the event holds, the outer tweet first. Raises `Panic` for the kill message."""
     if event not in _EVENTS:
         return [Notice(event)]
-    if _PANIC.fullmatch(data):
-        raise Panic(data)
     try:
         message = decode(data)
     except RecursionError:
         return [Unusable("the JSON is nested too deeply")]
     except ValueError as error:
+        if _PANIC.fullmatch(data):
+            raise Panic from None
         return [Unusable(f"no JSON: {error}")]
     return _objects(_out_of_envelope(message))
 

@@ -3,6 +3,7 @@
 import json
 import re
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -11,6 +12,9 @@ __all__ = ["ID_CHARACTERS_MAX", "count", "date", "decode", "identifier", "json_t
 
 ID_CHARACTERS_MAX = 200
 """An id becomes the id of a broker event, which has at most 256 characters."""
+
+DATES_REMEMBERED = 4096
+"""Most tweets of a second have one date, and an author's own is the same in each tweet."""
 
 _INT64_MAX = (1 << 63) - 1
 _MONTHS = {
@@ -23,12 +27,15 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _decode = msgspec.json.Decoder().decode
 
 
-def decode(text: str) -> Any:
-    """Decode JSON, also where it escapes half a character (``"\\ud83d"``), which becomes U+FFFD. Raises ValueError."""
+def decode(data: bytes) -> Any:
+    """Decode JSON. Raises ValueError.
+
+    Half a character that is escaped (``"\\ud83d"``), and bytes that are no UTF-8, become U+FFFD.
+    """
     try:
-        return _decode(text)
-    except (msgspec.DecodeError, UnicodeEncodeError):
-        return _whole(json.loads(text, parse_constant=_refuse_constant))
+        return _decode(data)
+    except (msgspec.DecodeError, UnicodeError):
+        return _whole(json.loads(data.decode("utf-8", "replace"), parse_constant=_refuse_constant))
 
 
 def json_text(value: Any) -> str:
@@ -57,8 +64,11 @@ def count(value: Any) -> int:
 
 def date(value: Any) -> datetime | None:
     """Read Twitter's ``Wed Jan 06 07:30:00 +0000 2016`` or ISO 8601 as an aware UTC date; None for anything else."""
-    if not isinstance(value, str):
-        return None
+    return _date(value) if isinstance(value, str) else None
+
+
+@lru_cache(DATES_REMEMBERED)
+def _date(value: str) -> datetime | None:
     try:
         if len(value) == 30 and value[19:26] == " +0000 ":
             month, day, year = _MONTHS[value[4:7]], int(value[8:10]), int(value[26:])

@@ -16,7 +16,7 @@ _MENTION = re.compile(r"\[\[(?:[Uu]ser|Special:Contributions)[:/]([^\]|#]+)")
 _LANGUAGE = re.compile(r"([a-z]{2,3})(?:-[a-z-]+)?\.(?!wikimedia)")
 
 
-def unwrap(event: str, data: str, origin: str) -> list[Found]:
+def unwrap(event: str, data: bytes, origin: str) -> list[Found]:
     """Return the change as a tweet; `origin` goes before its ids."""
     if event != "message":
         return [Notice(event)]

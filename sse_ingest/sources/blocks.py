@@ -5,8 +5,7 @@ with LF, CRLF or CR and with nothing else; a byte order mark at the start is no 
 has no empty line behind it when the stream ends is incomplete and dropped; ``id`` stays until another comes, and counts
 with its empty line; ``retry`` is digits.
 
-sseclient-py does not know of these by itself, and decodes strictly; so each block goes to it with LF alone, as valid
-UTF-8, and ended by an empty line.
+sseclient-py does not know of these by itself; so each block goes to it with LF alone and ended by an empty line.
 """
 
 from collections.abc import Iterator
@@ -88,7 +87,7 @@ class Blocks:
             return Block(head, self.last_id, is_cut=True)
         if len(body) > self._bytes_max:
             return Block(body[:_HEAD_BYTES], self.last_id, is_cut=True)
-        return Block(_valid(body), self.last_id)
+        return Block(body, self.last_id)
 
     def _drop(self) -> None:
         """Forget the lines of an event that is too large, save those that name its id."""
@@ -115,11 +114,3 @@ class Blocks:
                 self.last_id = value.decode("utf-8", "replace")
             elif name == b"retry" and value.isdigit():
                 self.retry_s = int(value) / 1000
-
-
-def _valid(body: bytes) -> bytes:
-    try:
-        body.decode()
-    except UnicodeDecodeError:
-        return body.decode("utf-8", "replace").encode()
-    return body

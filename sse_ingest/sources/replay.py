@@ -66,10 +66,8 @@ class Replay:
                 return
             while line := file.readline(self._bytes_max + 1):
                 if len(line) > self._bytes_max:
-                    yield Arrival(
-                        RawEvent(line[:_HEAD_BYTES].decode("utf-8", "replace"), fault=too_large(self._bytes_max))
-                    )
+                    yield Arrival(RawEvent(line[:_HEAD_BYTES], fault=too_large(self._bytes_max)))
                     while line and not line.endswith(b"\n"):
                         line = file.readline(self._bytes_max)
                 elif line.strip():
-                    yield Arrival(RawEvent(line.decode("utf-8", "replace").rstrip("\r\n")))
+                    yield Arrival(RawEvent(line.rstrip(b"\r\n")))

@@ -191,9 +191,13 @@ def arrivals(blocks: Iterable[Block], bytes_max: int) -> Iterator[Arrival]:
             elif b"data" in block.body:
                 yield block.body
 
-    for event in SSEClient(bodies()).events():
+    # Latin-1 gives each byte back as it was. The worker decodes; here no text is ever made of what may be any bytes.
+    for event in SSEClient(bodies(), char_enc="latin-1").events():
         if block.is_cut:
-            head = block.body.decode("utf-8", "replace")
-            yield Arrival(RawEvent(head, fault=too_large(bytes_max)), block.last_id)
+            yield Arrival(RawEvent(block.body, fault=too_large(bytes_max)), block.last_id)
         else:
-            yield Arrival(RawEvent(event.data, event.event), block.last_id)
+            yield Arrival(RawEvent(event.data.encode("latin-1"), _name(event.event)), block.last_id)
+
+
+def _name(event: str) -> str:
+    return event if event.isascii() else event.encode("latin-1").decode("utf-8", "replace")

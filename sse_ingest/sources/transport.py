@@ -7,10 +7,13 @@ there as well.
 
 from collections.abc import Iterator
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from io import BufferedReader
 from socket import socket
 from urllib.request import getproxies
 
 import httpx
+
+from sse_ingest.sources.chunked import Chunks
 
 __all__ = ["client", "socket_of"]
 
@@ -76,14 +79,30 @@ class _Body(httpx.SyncByteStream):
 
     def __iter__(self) -> Iterator[bytes]:
         try:
-            while piece := self._response.read1(_PIECE_BYTES):
-                yield piece
+            yield from _unchunked(self._response.fp) if self._response.chunked else _pieces(self._response)
         except HTTPException as error:
             raise httpx.RemoteProtocolError(str(error) or type(error).__name__) from error
 
     def close(self) -> None:
         self._response.close()
         self._connection.close()
+
+
+def _pieces(body: BufferedReader | HTTPResponse) -> Iterator[bytes]:
+    while piece := body.read1(_PIECE_BYTES):
+        yield piece
+
+
+def _unchunked(body: BufferedReader) -> Iterator[bytes]:
+    chunks = Chunks()
+    for piece in _pieces(body):
+        if content := chunks.feed(piece):
+            yield content
+        if chunks.is_ended:
+            return
+        if chunks.fault is not None:
+            raise httpx.RemoteProtocolError(chunks.fault)
+    raise httpx.RemoteProtocolError("the server closed the stream in the midst of it")
 
 
 def _put_header(connection: HTTPConnection, name: bytes, value: bytes) -> None:

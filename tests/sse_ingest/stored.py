@@ -16,7 +16,7 @@ JOB = Job("twitter", "", "test")
 
 
 def scored(item: dict[str, Any]) -> list[Scored]:
-    findings = find(RawEvent(json.dumps(item)), JOB, lambda _: 0.25, datetime.now(UTC))
+    findings = find(RawEvent(json.dumps(item).encode()), JOB, lambda _: 0.25, datetime.now(UTC))
     return [finding for finding in findings if isinstance(finding, Scored)]
 
 

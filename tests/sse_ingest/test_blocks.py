@@ -20,7 +20,7 @@ def blocks_of(chunks: list[bytes], bytes_max: int = 1 << 20) -> list[Block]:
 
 def events_of(chunks: list[bytes], bytes_max: int = 1 << 20) -> list[tuple[str, str, str]]:
     return [
-        (arrival.event.type, arrival.event.data, arrival.last_id)
+        (arrival.event.type, arrival.event.text, arrival.last_id)
         for arrival in arrivals(blocks_of(chunks, bytes_max), bytes_max)
     ]
 

@@ -33,7 +33,7 @@ def toot(number: int = 1, **members: Any) -> dict[str, Any]:
 
 
 def found(item: Any, event: str = "update") -> list[Found]:
-    return mastodon.unwrap(event, json.dumps(item), "social.example")
+    return mastodon.unwrap(event, json.dumps(item).encode(), "social.example")
 
 
 def test_a_status_is_a_tweet() -> None:
@@ -66,22 +66,22 @@ def test_a_boost_is_a_retweet_and_what_it_boosts_a_tweet_of_its_own() -> None:
 )
 @pytest.mark.parametrize("data", ["undefined", "117024236332527350", "", "{}"])
 def test_other_events_are_notices_whatever_their_data(event: str, data: str) -> None:
-    assert mastodon.unwrap(event, data, "x") == [Notice(event)]
+    assert mastodon.unwrap(event, data.encode(), "x") == [Notice(event)]
 
 
 @pytest.mark.parametrize("data", ["undefined", "117", "null", "[]", "{}", '{"id":"1"}', '{"id":"1","account":{}}'])
 def test_an_update_that_is_no_status_is_unusable(data: str) -> None:
-    assert isinstance(mastodon.unwrap("update", data, "x")[0], Unusable)
+    assert isinstance(mastodon.unwrap("update", data.encode(), "x")[0], Unusable)
 
 
 def recorded(name: str) -> list[tuple[str, str]]:
     stream = recording(name).read_bytes()
-    return [(arrival.event.type, arrival.event.data) for arrival in arrivals(Blocks().feed(stream), 1 << 20)]
+    return [(arrival.event.type, arrival.event.text) for arrival in arrivals(Blocks().feed(stream), 1 << 20)]
 
 
 def test_the_recorded_mastodon_streams_are_understood() -> None:
     results = [
-        mastodon.unwrap(event, data, "x")[0]
+        mastodon.unwrap(event, data.encode(), "x")[0]
         for name in ("user_direct__user", "user_local__user", "user_direct__direct", "direct__direct")
         for event, data in recorded(f"mastodon/recorded_test_stream_{name}.sse")
     ]
@@ -104,7 +104,7 @@ def change(**members: Any) -> dict[str, Any]:
 
 
 def test_an_edit_is_a_tweet_and_bots_are_marked() -> None:
-    (tweet,) = wikimedia.unwrap("message", json.dumps(change()), "wikimedia")
+    (tweet,) = wikimedia.unwrap("message", json.dumps(change()).encode(), "wikimedia")
     assert isinstance(tweet, Tweet)
     assert (tweet.id, tweet.text, tweet.lang) == ("wikimedia:uuid", "Berlin: fixed by [[User:Anna B|Anna]] #fix", "de")
     assert (tweet.hashtags, tweet.mentions, tweet.urls) == (["fix"], ["Anna B"], ["https://u"])
@@ -115,14 +115,14 @@ def test_an_edit_is_a_tweet_and_bots_are_marked() -> None:
 
 def test_canary_events_are_dropped_and_counted() -> None:
     canary = change(meta={"id": "x", "domain": "canary"})
-    assert wikimedia.unwrap("message", json.dumps(canary), "wikimedia") == [Notice("canary")]
+    assert wikimedia.unwrap("message", json.dumps(canary).encode(), "wikimedia") == [Notice("canary")]
 
 
 @pytest.mark.parametrize(
     "data", ["", "null", "{}", '{"meta": 1}', '{"meta": {}}', '{"meta": {"id": "x"}, "user": null}']
 )
 def test_what_is_no_change_is_unusable(data: str) -> None:
-    assert isinstance(wikimedia.unwrap("message", data, "wikimedia")[0], Unusable)
+    assert isinstance(wikimedia.unwrap("message", data.encode(), "wikimedia")[0], Unusable)
 
 
 @pytest.mark.parametrize(("name", "lines"), [("recentchange-2025.jsonl", 9), ("recentchange-wikidata-2018.jsonl", 300)])
@@ -130,7 +130,7 @@ def test_the_recorded_changes_are_understood(name: str, lines: int) -> None:
     results = [
         one
         for line in recording(f"wikimedia/{name}").read_text("utf-8").strip().split("\n")
-        for one in wikimedia.unwrap("message", line, "wikimedia")
+        for one in wikimedia.unwrap("message", line.encode(), "wikimedia")
     ]
     assert len(results) == lines
     assert all(isinstance(one, Tweet) and one.created_at and one.text for one in results)

@@ -22,12 +22,12 @@ from sse_ingest.worker import Job
 from tests.sse_ingest.samples import status
 
 JOB = Job("twitter", "", "test")
-PANIC = RawEvent('{"message": panic}')
+PANIC = RawEvent(b'{"message": panic}')
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 
 
 def tweet(number: int) -> RawEvent:
-    return RawEvent(json.dumps(status(number)))
+    return RawEvent(json.dumps(status(number)).encode())
 
 
 class Delivered:
@@ -157,7 +157,7 @@ async def test_a_process_that_cannot_be_had_is_tried_for_again(monkeypatch: pyte
 
 async def test_an_event_that_takes_for_ever_is_found_among_others_and_rejected() -> None:
     delivered = Delivered()
-    endless = RawEvent(json.dumps(status(99, text="good but bad " * 15_000)))
+    endless = RawEvent(json.dumps(status(99, text="good but bad " * 15_000)).encode())
     async with running(PoolSize(1, 1, task_timeout_s=1.0), delivered) as (pool, inbox):
         put(inbox, *(tweet(number) for number in range(1, 6)), endless, *(tweet(number) for number in range(6, 11)))
     assert sorted(map(int, delivered.tweets)) == list(range(1, 11))

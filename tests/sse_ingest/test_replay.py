@@ -20,7 +20,7 @@ def test_lines_are_events_whatever_ends_them_and_empty_ones_are_none(tmp_path: P
     path.write_bytes(
         "a\n\n  \r\nb\u2028c\r\nö\xff".encode("latin-1", "xmlcharrefreplace").replace(b"&#8232;", "\u2028".encode())
     )
-    assert [arrival.event.data for arrival in replay(path)] == ["a", "b\u2028c", "\ufffd\ufffd"]
+    assert [arrival.event.text for arrival in replay(path)] == ["a", "b\u2028c", "\ufffd\ufffd"]
 
 
 def test_a_line_above_the_limit_is_reported_and_the_next_is_whole(tmp_path: Path) -> None:
@@ -28,8 +28,8 @@ def test_a_line_above_the_limit_is_reported_and_the_next_is_whole(tmp_path: Path
     path.write_text("a\n" + "x" * 1000 + "\n" + "y" * 100 + "\nb\n" + "z" * 500)
     events = [arrival.event for arrival in replay(path, bytes_max=101)]
     assert [event.fault is not None for event in events] == [False, True, False, False, True]
-    assert events[2].data == "y" * 100
-    assert events[3].data == "b"
+    assert events[2].text == "y" * 100
+    assert events[3].text == "b"
 
 
 def test_a_loop_begins_anew_until_it_is_closed_and_an_empty_file_ends_it(tmp_path: Path) -> None:
@@ -41,7 +41,7 @@ def test_a_loop_begins_anew_until_it_is_closed_and_an_empty_file_ends_it(tmp_pat
         seen.append(arrival)
         if len(seen) == 5:
             feed.close()
-    assert [arrival.event.data for arrival in seen] == ["a", "b", "a", "b", "a"]
+    assert [arrival.event.text for arrival in seen] == ["a", "b", "a", "b", "a"]
     path.write_text("")
     assert list(replay(path, loop=True)) == []
 

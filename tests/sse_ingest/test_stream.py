@@ -36,7 +36,7 @@ def stream_of(server: ScriptedServer, limits: StreamLimits = QUICK, **named: str
 def events_of(*steps: Callable[[Peer], None], limits: StreamLimits = QUICK) -> tuple[list[str], list[dict[str, str]]]:
     """What arrives until the server has no more, and the headers of each request."""
     with ScriptedServer(*steps) as server:
-        data = [arrival.event.data for arrival in stream_of(server, limits)]
+        data = [arrival.event.text for arrival in stream_of(server, limits)]
         return data, [peer.headers for peer in server.peers]
 
 
@@ -121,7 +121,7 @@ def test_a_silent_link_is_lost_and_a_talking_one_is_not() -> None:
         began = time.monotonic()
         stream = stream_of(server, limits)
         arrivals = iter(stream)
-        assert [next(arrivals).event.data for _ in range(2)] == ["first", "second"]
+        assert [next(arrivals).event.text for _ in range(2)] == ["first", "second"]
         assert time.monotonic() - began > 0.7
         # The scripted server serves one at a time: let it go once the silence has been noticed.
         threading.Timer(1.0, server._released.set).start()
@@ -199,7 +199,7 @@ def test_a_proxy_of_the_environment_is_asked(monkeypatch: pytest.MonkeyPatch) ->
     with ScriptedServer(whole(FIRST)) as proxy:
         monkeypatch.setenv("http_proxy", proxy.url(""))
         stream = EventStream("http://stream.example/tweets", SourceState("test"), QUICK)
-        assert [arrival.event.data for arrival in stream] == ["first"]
+        assert [arrival.event.text for arrival in stream] == ["first"]
         assert proxy.peers[0].path == "http://stream.example/tweets"
 
 
@@ -262,7 +262,7 @@ def test_closing_ends_a_read_that_waits() -> None:
     with ScriptedServer(lambda peer: (peer.send(OK, chunk(FIRST)), peer.hang())[1]) as server:
         stream = stream_of(server, StreamLimits(silence_s=60))
         arrivals = iter(stream)
-        assert next(arrivals).event.data == "first"
+        assert next(arrivals).event.text == "first"
         threading.Timer(0.1, stream.close).start()
         began = time.monotonic()
         assert list(arrivals) == []
@@ -336,5 +336,5 @@ def test_tls_that_ends_without_a_goodbye_is_a_lost_connection(tmp_path: Path, mo
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "public.pem"))
     with ScriptedServer(lambda peer: peer.send(OK, chunk(FIRST)), whole(SECOND), tls=context) as server:
         stream = EventStream(server.url(scheme="https"), SourceState("test"), QUICK)
-        assert [arrival.event.data for arrival in stream] == ["first", "second"]
+        assert [arrival.event.text for arrival in stream] == ["first", "second"]
         assert server.peers[1].headers["last-event-id"] == "1"
