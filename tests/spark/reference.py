@@ -49,7 +49,7 @@ def windows(rows: Iterable[Row], window_ms: int, users_topic: str | None = None)
     for row in rows:
         change = msgspec.json.decode(row["msg"])
         is_user = row["topic"] == users_topic
-        if change.get("op") not in ({"insert"} if is_user else {"insert", "snapshot"}):
+        if not isinstance(change, dict) or change.get("op") not in ({"insert"} if is_user else {"insert", "snapshot"}):
             continue
         at = min(change.get("at") or row["timestamp"], row["timestamp"])
         watermark = row.get("watermark", 0)

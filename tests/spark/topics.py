@@ -44,4 +44,5 @@ def publish_windows(broker: BrokerProcess, topic: str, windows: Sequence[Row]) -
 
 
 def is_tweet(row: Row) -> bool:
-    return json.loads(row["msg"])["op"] in {"insert", "snapshot"}
+    change = json.loads(row["msg"])
+    return isinstance(change, dict) and change.get("op") in {"insert", "snapshot"}
