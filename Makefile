@@ -20,6 +20,7 @@ demo: $(STAMP) ## run the whole stack (SECONDS=60 RATE=500 SOURCE=replay:FILE AR
 install: $(STAMP) ## make the environment in .venv
 
 $(STAMP): pyproject.toml constraints.txt
+	@echo "making the environment in $(VENV), which takes some minutes" >&2
 	@if command -v uv >/dev/null 2>&1; then \
 		uv venv --quiet --allow-existing --python $(PYTHON) $(VENV) && \
 		VIRTUAL_ENV=$(VENV) uv pip install --quiet --compile-bytecode --constraint constraints.txt --editable '.[dev]'; \

@@ -40,7 +40,10 @@ def main(words: list[str]) -> int:
 def _compare(settings: CompareSettings) -> int:
     try:
         show_compared(compare(read_results(settings.old), read_results(settings.new)))
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        tell(f"cannot compare: {error.filename}: {error.strerror}")
+        return WRONG_SETTING
+    except ValueError as error:
         tell(f"cannot compare: {error}")
         return WRONG_SETTING
     return 0

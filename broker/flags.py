@@ -10,7 +10,7 @@ import shutil
 import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, TypeVar, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, get_args, get_origin
 
 from pydantic import AliasChoices, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
@@ -19,12 +19,28 @@ from pydantic_settings import BaseSettings, CliApp, CliPositionalArg, CliSetting
 from broker.errors import StartError
 from broker.kinds import Metavar
 
+if TYPE_CHECKING:
+    from pydantic_core import ErrorDetails
+
 __all__ = ["read_flags"]
 
 S = TypeVar("S", bound=BaseSettings)
 
 # Flags that are no nouns.
 _NOUNS: Final = {"AS": "NAME", "FROM": "OFFSET", "TO": "TOPIC", "SET": "FILE"}
+# What is wrong with a value, by what the library calls it.
+_WORDS: Final = {
+    "missing": "is needed",
+    "int_parsing": "{given!r} is no whole number",
+    "float_parsing": "{given!r} is no number",
+    "bool_parsing": "{given!r} is neither true nor false",
+    "literal_error": "{given!r} is none of {expected}",
+    "string_pattern_mismatch": "{given!r} does not have the form {pattern}",
+    "greater_than_equal": "{given!r} is less than {ge}",
+    "greater_than": "{given!r} is not more than {gt}",
+    "less_than_equal": "{given!r} is more than {le}",
+    "less_than": "{given!r} is not less than {lt}",
+}
 # What marks a setting that has no flag; the library has no public name for it.
 _POSITIONAL: Final = get_args(CliPositionalArg[str])[1:]
 
@@ -133,10 +149,18 @@ def _written(default: object) -> str:
 
 def _sentence(error: ValidationError, fields: dict[str, FieldInfo]) -> str:
     """Say which words of the command line are wrong, and how."""
-    return "; ".join(
-        f"{_shown(fault['loc'], fields)}{fault['msg'].removeprefix('Value error, ')}"
-        for fault in error.errors(include_url=False)
-    )
+    return "; ".join(f"{_shown(fault['loc'], fields)}{_said(fault)}" for fault in error.errors(include_url=False))
+
+
+def _said(fault: "ErrorDetails") -> str:
+    """What the library says of a value, in the words of whoever wrote it."""
+    words = _WORDS.get(fault["type"])
+    if words is None:
+        return fault["msg"].removeprefix("Value error, ")
+    bounds = {
+        name: f"{bound:.15g}" if isinstance(bound, float) else bound for name, bound in fault.get("ctx", {}).items()
+    }
+    return words.format(given=fault["input"], **bounds)
 
 
 def _shown(place: Iterable[int | str], fields: dict[str, FieldInfo]) -> str:

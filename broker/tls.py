@@ -17,7 +17,9 @@ def server_context(certificate: Path, key: Path, client_ca: Path | None) -> ssl.
             context.load_verify_locations(client_ca)
             context.verify_mode = ssl.CERT_REQUIRED
     except (OSError, ssl.SSLError) as error:
-        raise StartError(f"cannot use the certificate {certificate} with the key {key}: {error}") from error
+        raise StartError(
+            f"cannot use the certificate {certificate} with the key {key}: {error.strerror or error}"
+        ) from error
     return context
 
 
@@ -28,5 +30,5 @@ def client_context(authority: Path | None, certificate: Path | None, key: Path |
         if certificate is not None:
             context.load_cert_chain(certificate, key)
     except OSError as error:
-        raise StartError(f"cannot use the TLS files: {error}") from error
+        raise StartError(f"cannot use the TLS files: {error.strerror or error}") from error
     return context

@@ -3,15 +3,25 @@
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
+from broker.errors import Refusal
 from broker.kinds import Address
 from broker.program import ProgramSettings, settings_config
+from broker.protocol import check_name
 from broker.units import Bytes, Seconds
 
 __all__ = ["SubscriberSettings"]
 
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}$")]
+
+def _name(text: str) -> str:
+    try:
+        return check_name(text)
+    except Refusal as refusal:
+        raise ValueError(refusal.text) from refusal
+
+
+Name = Annotated[str, AfterValidator(_name)]
 """A name as the broker takes it for topics and subscriptions."""
 
 Share = Annotated[float, Field(ge=0, le=1)]

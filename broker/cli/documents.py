@@ -83,7 +83,9 @@ class Schema(Report):
         try:
             text = sys.stdin.buffer.read() if str(self.set_) == "-" else self.set_.read_bytes()
             return msgspec.json.format(text, indent=-1).decode()
-        except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except OSError as error:
+            raise StartError(f"cannot read the schema from {self.set_}: {error.strerror}") from error
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise StartError(f"cannot read the schema from {self.set_}: {error}") from error
 
 

@@ -88,7 +88,7 @@ class Link:
                 try:
                     return await self._connect()
                 except OSError as error:
-                    reason = error.strerror or str(error) or type(error).__name__
+                    reason = _reason(error)
                     await anyio.sleep(PAUSES_S[2])
         raise BrokerUnreachable(self.address, reason)
 
@@ -155,3 +155,11 @@ class Link:
             *lines, rest = (rest + data).split(b"\n")
             if events := self._unanswered.take(lines):
                 self._deliver(events)
+
+
+def _reason(error: BaseException) -> str:
+    """Why a connection was not made: anyio has the system's word behind its own, one for each address that it tried."""
+    while isinstance(error, BaseExceptionGroup) or error.__cause__ is not None:
+        error = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else error.__cause__ or error
+    said = error.strerror if isinstance(error, OSError) else None
+    return said or str(error) or type(error).__name__

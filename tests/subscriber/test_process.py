@@ -201,9 +201,9 @@ def test_metrics_tell_the_same_as_the_report(broker: BrokerProcess) -> None:
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [
-        (("--topic", "t", "--broker", "127.0.0.1:1"), "no broker answers at 127.0.0.1:1"),
+        (("--topic", "t", "--broker", "127.0.0.1:1"), "no broker answers at 127.0.0.1:1 (Connection refused)"),
         (("--topic", "no spaces"), "--topic"),
-        ((), "--topic: Field required"),
+        ((), "--topic: is needed"),
         (("--topic", "t", "--as", "s", "--from", "yesterday"), "the broker refuses the subscription to t"),
     ],
 )
