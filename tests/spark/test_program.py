@@ -23,7 +23,7 @@ from tests.spark.comparison import assert_close, assert_totals, assert_tweets_eq
 from tests.spark.topics import is_tweet, stored, totals, windows
 
 WINDOW_MS = 2_000
-WINDOWS_A_KILL = 6
+WINDOWS_A_KILL = 10
 WITHIN_S = 420
 KILLS = int(os.environ.get("TWEETWIRE_TEST_KILLS", "1"))
 
@@ -72,7 +72,7 @@ def publish(broker: BrokerProcess, windows: int) -> None:
 def test_killed_at_any_batch_it_publishes_every_window_once_and_ends_in_order(
     broker: BrokerProcess, tmp_path: Path
 ) -> None:
-    publish(broker, WINDOWS_A_KILL * (KILLS + 1))
+    publish(broker, WINDOWS_A_KILL * KILLS + 2)
     rows = stored(broker, "tweets")
     expected = reference.tweets_stats([{**row, "watermark": 0} for row in rows], WINDOW_MS)
     flags = ["--window", f"{WINDOW_MS}ms", "--idle", "1s", "--trigger", "0s", "--rows-max", "120"]
