@@ -191,16 +191,16 @@ def _i1(settings: BenchSettings, rounds: Rounds) -> Iterator[Row]:
     )
     yield Row(
         name="I1",
-        what="the same, of the scorer alone on as many cores",
+        what="the same, of vaderSentiment alone on as many cores",
         unit="%",
         figures=[100 * ours / alone for ours, alone in zip(stored, scored, strict=True)],
         goal=60,
-        beside=f"the scorer alone: {statistics.median(scored):,.0f} /s",
+        beside=f"vaderSentiment alone: {statistics.median(scored):,.0f} /s",
     )
 
 
 def _s1(settings: BenchSettings, rounds: Rounds) -> Iterator[Row]:
-    found = rounds("S1", partial(spark_jobs.backlog_statistics, _share(settings, 0.5)))
+    found = rounds("S1", partial(spark_jobs.backlog_statistics, settings))
     bare = statistics.median(run.rate_source for run in found)
     yield Row(
         name="S1",
