@@ -28,8 +28,10 @@ from spark.stats_topic import window_events
 __all__ = ["StatisticsRate", "WindowLatency", "backlog_statistics", "window_latency"]
 
 MASTER: Final = "local[2]"
-BATCHES: Final = 16
-WARM_BATCHES: Final = 8
+BATCHES: Final = 12
+WARM_BATCHES: Final = 6
+LOOK_S: Final = 0.5
+"""How often a query is looked at: its progress comes as text, and reading that takes Java and Python milliseconds."""
 BACKLOG_RATE: Final = 10_000
 LIVE_RATE: Final = 500
 LIVE_BYTES: Final = 700
@@ -56,19 +58,22 @@ class WindowLatency(NamedTuple):
 
 
 def backlog_statistics(settings: BenchSettings) -> StatisticsRate:
-    """S1: the statistics of a backlog, in the second half of its micro-batches: in the first, Java compiles the query."""
+    """S1: the statistics of a backlog, in the second half of its micro-batches: in the first, Java compiles the query.
+
+    At the benchmark's own size a micro-batch is as large as the program's default.
+    """
     changes = _changes(1000, settings.size)
-    count = max(1000, settings.events * 4)
+    count = max(1200, settings.events * 6)
     with broker_process("--topic", "tweets") as (port, _), folder() as home, _session(home) as session:
         with SyncClient(f"127.0.0.1:{port}") as client:
             client.publish_many("tweets", _backlog(changes, count))
         words = ["tweets-stats", f"--broker=127.0.0.1:{port}", f"--checkpoint={home / 'checkpoint'}", "--trigger=0s"]
         job = SparkSettings(_cli_parse_args=[*words, f"--rows-max={count // BATCHES}"])  # type: ignore[call-arg]
-        from_topic = _rate(start_query(session, _JOB, job), count)
+        from_topic = _rate(start_query(session, _JOB, job))
         rows = _made_rows(session, changes, count // BATCHES)
         query = window_events(_JOB.statistic(counted_changes(rows, 10_000), 10_000), "tweets_stats")
         stream = query.writeStream.format("noop").option("checkpointLocation", str(home / "rate")).start()
-        return StatisticsRate(from_topic, _rate(stream, count))
+        return StatisticsRate(from_topic, _rate(stream))
 
 
 def window_latency() -> WindowLatency:
@@ -132,14 +137,14 @@ def _made_rows(session: SparkSession, changes: list[dict[str, Any]], rows: int) 
     )
 
 
-def _rate(query: StreamingQuery, count: int) -> float:
+def _rate(query: StreamingQuery) -> float:
     deadline = time.monotonic() + 300
     try:
-        while sum(batch.numInputRows for batch in query.recentProgress) < count:
+        while (last := query.lastProgress) is None or last.batchId + 1 < BATCHES:
             if not query.isActive or time.monotonic() > deadline:
                 raise RuntimeError(f"the query ended early: {query.exception()}")
-            time.sleep(0.1)
-        batches = [batch for batch in query.recentProgress if batch.numInputRows][WARM_BATCHES:]
+            time.sleep(LOOK_S)
+        batches = [batch for batch in query.recentProgress if batch.numInputRows][WARM_BATCHES:BATCHES]
     finally:
         query.stop()
     seconds = sum(batch.durationMs["triggerExecution"] for batch in batches) / 1000

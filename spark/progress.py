@@ -3,7 +3,8 @@
 What is always true:
 * The watermark is part of the offset. Spark writes an offset down before it runs the batch, so a batch that runs again
   after a crash sees the same rows, the same watermark and therefore the same late rows.
-* The watermark never falls, and no clock but the one in `decide` moves it.
+* The watermark never falls, and no clock but the one in `decide` moves it. It moves from window to window: what lies
+  between makes no window final, and Spark answers each of its moves with a batch of its own.
 * It is taken from the *last* event of a batch, not from the highest time seen: one event from the future cannot close
   everybody's windows, and times after the broker's own clock count as that clock's.
 * A topic with unread events holds the watermark back; one that has been read to its end does not, so an idle topic
@@ -90,14 +91,21 @@ def decide(
 
     `reached` is how far a batch may read, with the time of the last event of each topic.
     """
-    watermark = max(start.watermark_ms, _event_time(reached, heads) - limits.delay_ms)
+    watermark = max(start.watermark_ms, _window_begin(_event_time(reached, heads) - limits.delay_ms, limits))
     if reached.topics == start.topics:
         watermark = max(watermark, _clock_time(reached, limits, now_ms))
         return Position(start.topics, watermark) if watermark > start.watermark_ms else start
-    closes_window = watermark // limits.tick_ms > start.watermark_ms // limits.tick_ms
-    if closes_window or now_ms - last_batch_ms >= limits.every_ms:
+    closes_window = watermark > start.watermark_ms
+    if closes_window or now_ms - last_batch_ms >= _pause(start, reached, heads, limits):
         return Position(reached.topics, watermark)
     return start
+
+
+def _pause(start: Position, reached: Position, heads: Mapping[str, Head], limits: Limits) -> int:
+    """Give the least time between two batches: twice as long where one would be in the way of a window that is about to end."""
+    ends_in = start.watermark_ms + limits.tick_ms + limits.delay_ms - _event_time(reached, heads)
+    is_live = all(at.next == heads[topic].next for topic, at in reached.topics.items())
+    return limits.every_ms * (2 if is_live and ends_in < limits.every_ms else 1)
 
 
 def _event_time(reached: Position, heads: Mapping[str, Head]) -> int:
@@ -112,4 +120,8 @@ def _clock_time(reached: Position, limits: Limits, now_ms: int) -> int:
         return 0
     # Event times are at most arrival times, so behind this nothing is open and a batch would have nothing to do.
     everything_closed = (newest // limits.tick_ms + 1) * limits.tick_ms
-    return min(quiet_until - limits.delay_ms, everything_closed) // limits.tick_ms * limits.tick_ms
+    return _window_begin(min(quiet_until - limits.delay_ms, everything_closed), limits)
+
+
+def _window_begin(time_ms: int, limits: Limits) -> int:
+    return time_ms // limits.tick_ms * limits.tick_ms

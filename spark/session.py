@@ -20,6 +20,12 @@ from spark.source import TweetwireSource
 __all__ = ["build_session", "local_cores"]
 
 _LOG = f"-Dlog4j2.configurationFile=file:{Path(__file__).with_name('log4j2.properties')}"
+_JIT = {
+    "quick": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    # Ten times the usual calls before a method is compiled again, at length: what plans a query is called that often in
+    # the first dozens of micro-batches, and compiling it took as much time as the batches did. Loops are not counted so.
+    "full": "-XX:Tier4InvocationThreshold=50000 -XX:Tier4MinInvocationThreshold=6000 -XX:Tier4CompileThreshold=150000",
+}
 _CLUSTER_PARTITIONS = 8
 _STATE = "spark.sql.streaming.stateStore"
 
@@ -97,7 +103,6 @@ def _configuration(master: str, ui_port: int, scratch: Path | None, jit: str) ->
     # A shuffle partition is a state store and a task of every batch: more than cores is loss, and Spark's own 200 is much.
     configuration["spark.sql.shuffle.partitions"] = cores or _CLUSTER_PARTITIONS
     if cores is not None:
-        if jit == "quick":
-            configuration["spark.driver.extraJavaOptions"] = f"{_LOG} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+        configuration["spark.driver.extraJavaOptions"] = f"{_LOG} {_JIT[jit]}"
         configuration["spark.driver.host"] = configuration["spark.driver.bindAddress"] = "127.0.0.1"
     return configuration

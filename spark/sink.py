@@ -21,6 +21,7 @@ from spark.errors import OptionError, TooManyRowsError
 from spark.link import Link
 from spark.options import WriteOptions
 from spark.totals import newest_totals, with_totals
+from spark.worker_process import keep_imports
 
 __all__ = [
     "ROWS_PER_BATCH_MAX",
@@ -66,10 +67,12 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
         """Gather a task's rows; nothing is published before the whole batch is there."""
+        keep_imports()
         return stage(iterator)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 — Spark's name
         """Publish the batch. Raises TooManyRowsError, or what the broker refuses with."""
+        keep_imports()
         rows = gathered(messages)
         if len(rows) > ROWS_PER_BATCH_MAX:
             raise TooManyRowsError(len(rows), ROWS_PER_BATCH_MAX)

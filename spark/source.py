@@ -13,6 +13,7 @@ from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
+from msgspec.structs import replace
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
@@ -25,6 +26,7 @@ from spark.options import ReadOptions, WriteOptions
 from spark.progress import Head, Position, TopicPosition, decide, share_rows
 from spark.rows import COLUMNS, COLUMNS_WITH_WATERMARK, Rows
 from spark.sink import TopicStreamWriter
+from spark.worker_process import keep_imports
 
 __all__ = ["TopicStreamReader", "TweetwireSource"]
 
@@ -58,6 +60,7 @@ class TweetwireSource(DataSource):
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> TopicStreamWriter:  # noqa: N802 — Spark's name
         """Publish the rows of a query, each once."""
+        keep_imports()
         return TopicStreamWriter(WriteOptions.parse(self.options), schema)
 
 
@@ -141,6 +144,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Read one range as Arrow batches."""
         assert isinstance(partition, Range)  # noqa: S101 — Spark gives back what `partitions` made
+        keep_imports()
         with self._patient_link() as link:
             for lines in link.chunks(partition.topic, partition.start, partition.end):
                 yield self._rows.batch(partition.topic, lines, partition.watermark_ms)
@@ -195,7 +199,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._target is None:
             return decide(start, reached, heads, limits, now_ms=now_ms, last_batch_ms=self._last_batch_ms)
         # A query that ends with what is there has no use for the clock, nor time to wait.
-        return decide(start, reached, heads, limits, now_ms=0, last_batch_ms=-limits.every_ms)
+        return decide(start, reached, heads, replace(limits, every_ms=0), now_ms=0, last_batch_ms=0)
 
     def _split(self, topic: str, start: int, end: int, watermark_ms: int | None) -> list[Range]:
         rows = end - start

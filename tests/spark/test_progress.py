@@ -28,32 +28,44 @@ def test_a_position_is_the_same_after_its_way_through_the_checkpoint() -> None:
     assert Position.from_json(there.to_json()) == there
 
 
-def test_the_watermark_lies_behind_the_last_event_by_the_delay() -> None:
-    end = decided(position(0, 0), position(10, START), 10, now_ms=START + 5)
-    assert end == position(10, START, START - 500)
+def test_the_watermark_is_the_last_end_of_a_window_that_lies_behind_the_last_event_by_the_delay() -> None:
+    assert decided(position(0, 0), position(10, START + 499), 10, now_ms=START + 505).watermark_ms == START - 10_000
+    assert decided(position(0, 0), position(10, START + 500), 10, now_ms=START + 505) == position(
+        10, START + 500, START
+    )
 
 
-def test_events_that_close_no_window_wait_until_a_batch_is_due() -> None:
-    start = position(10, START + 1_000, START + 500)
+def test_events_that_close_no_window_wait_until_a_batch_is_due_and_leave_the_watermark() -> None:
+    start = position(10, START + 1_000, START)
     reached = position(20, START + 2_000)
     assert decided(start, reached, 20, now_ms=START + 2_001, last_batch_ms=START + 1_000) == start
-    assert decided(start, reached, 20, now_ms=START + 3_001, last_batch_ms=START + 1_000).topics == reached.topics
+    end = decided(start, reached, 20, now_ms=START + 3_001, last_batch_ms=START + 1_000)
+    assert end == position(20, START + 2_000, START)
 
 
 def test_an_event_that_closes_a_window_is_not_kept_waiting() -> None:
-    start = position(10, START + 9_000, START + 8_500)
+    start = position(10, START + 9_000, START)
     reached = position(11, START + 10_600)
     end = decided(start, reached, 11, now_ms=START + 10_601, last_batch_ms=START + 10_000)
-    assert end.watermark_ms == START + 10_100
+    assert end.watermark_ms == START + 10_000
+
+
+def test_no_batch_gets_in_the_way_of_a_window_that_is_about_to_end_but_none_waits_for_ever() -> None:
+    start = position(10, START + 7_000, START)
+    reached = position(20, START + 9_000)
+    assert decided(start, reached, 20, now_ms=START + 9_000, last_batch_ms=START + 7_000) == start
+    assert decided(start, reached, 20, now_ms=START + 11_000, last_batch_ms=START + 7_000).topics == reached.topics
+    # With more to read the events' time is not the clock's, and the window's end may be far.
+    assert decided(start, reached, 21, now_ms=START + 9_000, last_batch_ms=START + 7_000).topics == reached.topics
 
 
 def test_an_old_event_never_lowers_the_watermark() -> None:
-    start = position(10, START, START - 500)
-    assert decided(start, position(11, START - 60_000), 11, now_ms=START + 9_000).watermark_ms == START - 500
+    start = position(10, START, START)
+    assert decided(start, position(11, START - 60_000), 11, now_ms=START + 9_000).watermark_ms == START
 
 
 def test_in_silence_the_clock_closes_the_last_window_and_then_rests() -> None:
-    start = position(10, START + 3_000, START + 2_500)
+    start = position(10, START + 3_000, START)
     assert decided(start, start, 10, now_ms=START + 7_999) == start
     assert decided(start, start, 10, now_ms=START + 15_499) == start
     closed = decided(start, start, 10, now_ms=START + 15_500)
@@ -63,7 +75,7 @@ def test_in_silence_the_clock_closes_the_last_window_and_then_rests() -> None:
 
 
 def test_old_changes_that_arrive_now_are_no_silence() -> None:
-    start = position(10, START - 86_400_000, START - 86_400_500, arrived_ms=START)
+    start = position(10, START - 86_400_000, START - 86_410_000, arrived_ms=START)
     assert decided(start, start, 10, now_ms=START + 4_000) == start
 
 
@@ -76,7 +88,7 @@ def test_a_topic_that_is_read_to_its_end_does_not_hold_back_another() -> None:
     start = Position({"tweets": TopicPosition(0), "users": TopicPosition(5, START - 60_000, START - 60_000)})
     reached = Position({"tweets": TopicPosition(9, START, START), "users": start.topics["users"]})
     both = {"tweets": Head(0, 9), "users": Head(0, 5)}
-    assert decide(start, reached, both, LIMITS, now_ms=START, last_batch_ms=0).watermark_ms == START - 500
+    assert decide(start, reached, both, LIMITS, now_ms=START, last_batch_ms=0).watermark_ms == START - 10_000
 
 
 def test_a_topic_with_unread_events_holds_the_watermark_back() -> None:
@@ -85,7 +97,7 @@ def test_a_topic_with_unread_events_holds_the_watermark_back() -> None:
         {"tweets": TopicPosition(9, START, START), "users": TopicPosition(5, START - 60_000, START - 60_000)}
     )
     both = {"tweets": Head(0, 9), "users": Head(0, 6)}
-    assert decide(start, reached, both, LIMITS, now_ms=START, last_batch_ms=0).watermark_ms == START - 60_500
+    assert decide(start, reached, both, LIMITS, now_ms=START, last_batch_ms=0).watermark_ms == START - 70_000
 
 
 @given(st.dictionaries(st.sampled_from("abc"), st.integers(0, 10**9)), st.none() | st.integers(1, 10**6))
@@ -112,6 +124,7 @@ def test_offsets_and_watermark_only_grow(steps: list[tuple[int, int, int]]) -> N
         assert after.watermark_ms >= at.watermark_ms
         assert after.topics["tweets"].next >= before.next
         assert after.watermark_ms <= now
+        assert after.watermark_ms % LIMITS.tick_ms == 0
         if after.topics != at.topics:
             last_batch = now
         at = after
