@@ -105,7 +105,7 @@ def _pause(start: Position, reached: Position, heads: Mapping[str, Head], limits
     """Give the least time between two batches: twice as long where one would be in the way of a window that is about to end."""
     ends_in = start.watermark_ms + limits.tick_ms + limits.delay_ms - _event_time(reached, heads)
     is_live = all(at.next == heads[topic].next for topic, at in reached.topics.items())
-    return limits.every_ms * (2 if is_live and ends_in < limits.every_ms else 1)
+    return limits.every_ms * (2 if is_live and ends_in < limits.every_ms < limits.tick_ms else 1)
 
 
 def _event_time(reached: Position, heads: Mapping[str, Head]) -> int:

@@ -2,9 +2,10 @@
 
 Reading takes the options `broker`, `topic` (several parted by commas), `from`, `maxRecordsPerTrigger`, `ranges`,
 `failOnDataLoss` and `retry`; with `watermark` the source also says how far event time has come (`spark.progress`), for
-which it takes `window`, `idle` and `every`. With a schema of one's own there are only the columns that it names, and
-where its `msg` is a struct, messages come parsed (`spark.parsing`), for less than `from_json` costs. Writing takes
-`broker`, `topic`, `producer`, `retry` and `totals`.
+which it takes `window` (10 s; the watermark moves by whole ones, so it is the length of your own windows), `idle` and
+`every`. With a schema of one's own there are only the columns that it names, and where its `msg` is a struct, messages
+come parsed (`spark.parsing`), for less than `from_json` costs. Writing takes `broker`, `topic`, `producer`, `retry` and
+`totals`.
 """
 
 import time

@@ -68,7 +68,7 @@ class Sentiment(Struct, frozen=True):
             return self.mean if isinstance(self.mean, float) else None
         if not isinstance(self.mean, float):
             return later.mean
-        return self.mean + (later.mean - self.mean) * later.tweets / (self.tweets + later.tweets)
+        return self.mean + (later.mean - self.mean) * later.tweets / max(self.tweets + later.tweets, 1)
 
 
 class _TweetsWindow(Struct):
@@ -179,10 +179,10 @@ def with_totals(events: Iterable[Event], statistic: str, base: Totals | None) ->
     return summed
 
 
-def newest_totals(client: SyncClient, topic: str, statistic: str) -> Totals | None:
-    """Find the totals that were stored last; None where the topic holds none (any more)."""
+def newest_totals(client: SyncClient, topic: str, statistic: str, producer: str | None = None) -> Totals | None:
+    """Find the totals that were stored last, by `producer` where one is named; None where the topic holds none (any more)."""
     for line in _lines_back(client, topic):
-        found = _totals_of(line, TOTALS[statistic])
+        found = _totals_of(line, TOTALS[statistic], producer)
         if found is not None:
             return found
     return None
@@ -194,12 +194,15 @@ class _Message(Struct):
 
 class _Line(Struct):
     msg: Raw
+    producer: str | None = None
 
 
-def _totals_of(line: bytes, kind: type[Totals]) -> Totals | None:
-    message = msgspec.json.decode(line, type=_Line).msg
+def _totals_of(line: bytes, kind: type[Totals], producer: str | None) -> Totals | None:
+    event = msgspec.json.decode(line, type=_Line)
+    if producer is not None and event.producer != producer:
+        return None
     try:
-        return msgspec.json.decode(msgspec.json.decode(message, type=_Message).totals, type=kind)
+        return msgspec.json.decode(msgspec.json.decode(event.msg, type=_Message).totals, type=kind)
     except msgspec.ValidationError:
         return None
 

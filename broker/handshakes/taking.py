@@ -48,9 +48,11 @@ class Taking:
 
     def arrived(self, events: Iterable[StoredEvent]) -> list[Incoming]:
         """Events have come: returns what is to be taken from the broker, when the disk has it."""
-        entries = [self._spool.incoming.get(self._key(event)) or self._new(event) for event in events]
-        self._spool.put(entry for entry in entries if entry.key not in self._spool.incoming)
-        return entries
+        # By key: an event whose timer ran out while it waited here stands beside itself.
+        by_key = {self._key(event): event for event in events}
+        entries = {key: self._spool.incoming.get(key) or self._new(event) for key, event in by_key.items()}
+        self._spool.put(entry for key, entry in entries.items() if key not in self._spool.incoming)
+        return list(entries.values())
 
     def taken(self, steps: Sequence[tuple[Incoming, Step]]) -> tuple[list[StoredEvent], list[Incoming]]:
         """The broker has answered: returns what is to be handed over, and what is to be finished, when the disk has it."""

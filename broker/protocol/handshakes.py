@@ -103,6 +103,7 @@ TABLE: Final[dict[Half, dict[tuple[State, Step], Move]]] = {
         (State.ARRIVED, Step.STALE): Move(State.CONFIRMED),
         (State.OWNED, Step.EVENT): Move(State.OWNED, "pubrec"),
         (State.OWNED, Step.REL): Move(State.OWNED),
+        (State.OWNED, Step.STALE): Move(State.OWNED),
         (State.OWNED, Step.ACK): Move(State.ACKED, "pubcomp"),
         (State.ACKED, Step.EVENT): Move(State.ACKED, "pubrec"),
         (State.ACKED, Step.REL): Move(State.ACKED, "pubcomp"),

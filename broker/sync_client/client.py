@@ -2,14 +2,14 @@
 
 import ssl
 from collections.abc import Iterable, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final, Literal, Self
 
 import msgspec
 
-from broker.errors import BrokerError
+from broker.errors import BrokerError, BrokerLost, Refusal
 from broker.events import Event, decode_stored, encode_event
 from broker.failures import Cause
 from broker.handshakes import Spool
@@ -119,10 +119,8 @@ class SyncClient:
         while chunk := list(islice(lines, CHUNK)):
             self._connection.send(b"".join(chunk))
             unconfirmed += len(chunk)
-            while unconfirmed > max(0, window - CHUNK):
-                unconfirmed -= self._confirm(receipts)
-        while unconfirmed:
-            unconfirmed -= self._confirm(receipts)
+            unconfirmed = self._confirmed(receipts, unconfirmed, max(0, window - CHUNK))
+        self._confirmed(receipts, unconfirmed, 0)
         return receipts
 
     def subscribe(
@@ -130,7 +128,7 @@ class SyncClient:
         topic: str,
         *,
         as_: str | None = None,
-        prefetch: int = 1000,
+        prefetch: int = 200,
         from_: int | str = "latest",
         create: bool = False,
         timeout_s: float | None = None,
@@ -143,6 +141,8 @@ class SyncClient:
         """Subscribe to a topic; see `Client.subscribe`, whose arguments these are. Raises Refusal, BrokerLost.
 
         Events are set aside while this client asks for something else; they come to whoever asks the subscription for them.
+        While it asks for nothing nobody reads, and the broker ends a connection that takes nothing for a minute: `prefetch`
+        events should be no more than a few MB.
         """
         if topic in self._subscriptions:
             raise ValueError(f"this client has a subscription to {topic} already; use another client")
@@ -222,6 +222,25 @@ class SyncClient:
         receipt = replies.receipt(self._connection.reply())
         receipts.append(receipt)
         return receipt.count
+
+    def _confirmed(self, receipts: list[Receipt], unconfirmed: int, most: int) -> int:
+        """Read confirmations until at most `most` events are unconfirmed; returns how many are. Raises Refusal."""
+        while unconfirmed > most:
+            try:
+                unconfirmed -= self._confirm(receipts)
+            except Refusal:
+                self._pass_over(unconfirmed - 1)
+                raise
+        return unconfirmed
+
+    def _pass_over(self, unconfirmed: int) -> None:
+        """Read what is answered to events behind a refused one, so that the next command reads its own reply."""
+        with suppress(BrokerLost):
+            while unconfirmed > 0:
+                try:
+                    unconfirmed -= self._confirm([])
+                except Refusal:
+                    unconfirmed -= 1
 
     def _deliver(self, line: bytes) -> None:
         event = decode_stored(line)

@@ -111,7 +111,11 @@ class Connection:
         # TLS may hold bytes that the socket has no more.
         if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
             return True
-        return bool(select.select([self._socket], [], [], within_s)[0])
+        if self._socket.fileno() < 0:
+            raise BrokerLost(self._address)
+        poller = select.poll()
+        poller.register(self._socket, select.POLLIN)
+        return bool(poller.poll(None if within_s is None else 1000 * within_s))
 
     def _answer(self) -> bytes | Refusal:
         try:

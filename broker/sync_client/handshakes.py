@@ -5,7 +5,7 @@ everything in the spool, and the next client with this name and folder goes on.
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import structlog
@@ -26,6 +26,8 @@ from broker.sync_client.subscription import SyncSubscription
 __all__ = ["SyncExactlyOnceSubscription", "SyncPublishing"]
 
 HALF: Final = Half.CLIENT_PUBLISHING
+BYTES_TOGETHER: Final = 8 << 20
+"""So many of messages are held by the broker at once: an eighth of what it holds of all clients."""
 
 logger = structlog.stdlib.get_logger()
 
@@ -65,8 +67,7 @@ class SyncPublishing:
     def _carry_over(self, keys: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Receipt | BrokerError]:
         """Shake hands over messages that are in the spool; returns what became of each."""
         results: dict[tuple[str, str], Receipt | BrokerError] = {}
-        for at in range(0, len(keys), TOGETHER):
-            chunk = keys[at : at + TOGETHER]
+        for chunk in self._side_by_side(keys):
             while waiting := [self._spool.outgoing[key] for key in chunk if key not in results]:
                 self._spool.sync_now()
                 self._hold([one for one in waiting if one.state is State.KEPT], results)
@@ -74,6 +75,18 @@ class SyncPublishing:
                 held = [self._spool.outgoing[one.key] for one in waiting if one.key not in results]
                 self._release(held, results)
         return results
+
+    def _side_by_side(self, keys: Sequence[tuple[str, str]]) -> Iterator[list[tuple[str, str]]]:
+        chunk: list[tuple[str, str]] = []
+        size = 0
+        for key in keys:
+            chunk.append(key)
+            size += len(self._spool.outgoing[key].event)
+            if len(chunk) == TOGETHER or size >= BYTES_TOGETHER:
+                yield chunk
+                chunk, size = [], 0
+        if chunk:
+            yield chunk
 
     def _hold(self, messages: list[Outgoing], results: dict[tuple[str, str], Receipt | BrokerError]) -> None:
         lines = [f"pub2 {one.topic} {one.event}\n".encode() for one in messages]
@@ -126,11 +139,15 @@ class SyncExactlyOnceSubscription(SyncSubscription):
         super().end()
 
     def ack(self, events: Sequence[StoredEvent]) -> None:
-        """Say that the application is done with events: first on this disk, then to the broker. Raises BrokerLost."""
+        """Say that the application is done with events: first on this disk, then to the broker.
+
+        Raises what `take` raises: what comes in their place is taken here.
+        """
         acked = self._taking.acked(events)
         self.stale += len(events) - len(acked)
         self._spool.sync_now()
         self._finish(acked)
+        self._is_filled()
 
     def nack(
         self, event: StoredEvent, message: str | None = None, *, code: str | int | None = None, trace: str | None = None
@@ -142,7 +159,10 @@ class SyncExactlyOnceSubscription(SyncSubscription):
         """Nothing to do: what was taken has no timer."""
 
     def _is_filled(self) -> bool:
-        while self._arrived and not self._events:
+        # All that is here, also what nobody has asked for yet: until an event is taken its timer runs.
+        while self._connection.events(0):
+            pass
+        while self._arrived:
             batch, self._arrived = self._arrived[:TOGETHER], self._arrived[TOGETHER:]
             self._take(self._taking.arrived(batch))
         return super()._is_filled()

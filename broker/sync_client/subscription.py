@@ -44,9 +44,9 @@ class SyncSubscription:
         return events
 
     def ack(self, events: Sequence[StoredEvent]) -> None:
-        """Settle events; one that comes too late is counted in `stale`. Raises BrokerLost."""
+        """Settle events; one that comes too late is counted in `stale`. Raises BrokerLost, Refusal."""
         lines = replies.ack_lines(self.topic, [event.offset for event in events])
-        self.stale += sum(isinstance(answer, Refusal) for answer in self._connection.ask_all(lines))
+        self.stale += _late(self._connection.ask_all(lines))
 
     def nack(
         self, event: StoredEvent, message: str | None = None, *, code: str | int | None = None, trace: str | None = None
@@ -55,7 +55,7 @@ class SyncSubscription:
         words = {"message": message, "code": code, "trace": trace}
         error = msgspec.json.encode({name: word for name, word in words.items() if word is not None})
         line = b"nack %b @%d %b\n" % (self.topic.encode(), event.offset, error)
-        self.stale += isinstance(self._connection.ask_all([line])[0], Refusal)
+        self.stale += _late(self._connection.ask_all([line]))
 
     def extend(self, events: Sequence[StoredEvent]) -> None:
         """Start the ack timers of events anew. Raises Refusal ``stale`` if none of them is in flight here any more."""
@@ -73,3 +73,11 @@ class SyncSubscription:
     def _is_filled(self) -> bool:
         """Whether there is anything to return."""
         return bool(self._events)
+
+
+def _late(answers: Sequence[bytes | Refusal]) -> int:
+    refusals = [answer for answer in answers if isinstance(answer, Refusal)]
+    for refusal in refusals:
+        if refusal.code != "stale":
+            raise refusal
+    return len(refusals)

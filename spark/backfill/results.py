@@ -46,15 +46,16 @@ def publish_windows(windows: DataFrame, statistic: str, topic: str, settings: Ba
     result = Published()
     with Link(settings.broker, name="spark-backfill") as link:
         for events in _chunks(_events(windows, producer)):
-            receipts = link.call(partial(_publish, statistic, topic, events))
+            receipts = link.call(partial(_publish, statistic, topic, producer, events))
             stored = sum(receipt.count for receipt in receipts if not receipt.is_duplicate)
             result.stored += stored
             result.known += len(events) - stored
     return result
 
 
-def _publish(statistic: str, topic: str, events: list[Event], client: SyncClient) -> list[Receipt]:
-    summed = with_totals(events, statistic, newest_totals(client, topic, statistic))
+def _publish(statistic: str, topic: str, producer: str, events: list[Event], client: SyncClient) -> list[Receipt]:
+    # Its own totals: another database's or another length's windows may be in the topic.
+    summed = with_totals(events, statistic, newest_totals(client, topic, statistic, producer))
     return client.publish_many(topic, summed)
 
 

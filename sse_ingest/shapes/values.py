@@ -14,6 +14,7 @@ ID_CHARACTERS_MAX = 200
 """An id becomes the id of a broker event, which has at most 256 characters."""
 
 DATES_REMEMBERED = 4096
+_DATE_MAX = 64
 """Most tweets of a second have one date, and an author's own is the same in each tweet."""
 
 _INT64_MAX = (1 << 63) - 1
@@ -64,7 +65,8 @@ def count(value: Any) -> int:
 
 def date(value: Any) -> datetime | None:
     """Read Twitter's ``Wed Jan 06 07:30:00 +0000 2016`` or ISO 8601 as an aware UTC date; None for anything else."""
-    return _date(value) if isinstance(value, str) else None
+    # What is longer is none, and is not to be remembered.
+    return _date(value) if isinstance(value, str) and len(value) <= _DATE_MAX else None
 
 
 @lru_cache(DATES_REMEMBERED)

@@ -9,7 +9,7 @@ import re
 __all__ = ["Chunks"]
 
 _LINE_BYTES_MAX = 65_536
-_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;.*)?")
+_SIZE = re.compile(rb"[ \t]*0*([0-9A-Fa-f]{1,15})[ \t]*(?:;.*)?")
 
 
 class Chunks:

@@ -233,6 +233,66 @@ async def test_what_was_handed_over_and_not_acked_comes_again_to_the_next_client
         assert list(subscription) == []
 
 
+def test_an_event_that_comes_again_before_it_is_taken_is_taken_once(
+    broker: BrokerProcess, topic: str, tmp_path: Path
+) -> None:
+    with SyncClient(broker.address, name="ann", spool=tmp_path) as client:
+        client.publish_many(topic, numbered(700))
+        subscription = client.subscribe(topic, as_="s", from_="earliest", prefetch=1000, qos=2, timeout_s=0.5)
+        until(lambda: client.stats()["topics"][topic]["subscriptions"]["s"]["redelivered"] > 0)
+        events = taken(subscription, 700)
+        subscription.ack(events)
+        assert sorted(event.id for event in events) == sorted(f"m{number}" for number in range(700))
+        assert subscription.take(0) == []
+        assert client.unfinished == 0
+
+
+def test_all_that_has_arrived_is_taken_at_once_so_that_no_timer_runs_meanwhile(
+    broker: BrokerProcess, topic: str, tmp_path: Path
+) -> None:
+    with SyncClient(broker.address, name="ann", spool=tmp_path) as client:
+        client.publish_many(topic, numbered(700))
+        subscription = client.subscribe(topic, as_="s", from_="earliest", prefetch=1000, qos=2)
+        until(lambda: client.stats()["topics"][topic]["subscriptions"]["s"]["in_flight"] == 700)
+        assert len(subscription.take(WITHIN_S)) == 700
+
+
+def test_more_than_the_broker_holds_at_once_is_stored_all_the_same(
+    broker: BrokerProcess, topic: str, tmp_path: Path
+) -> None:
+    with SyncClient(broker.address, name="ann", spool=tmp_path) as client:
+        large = [Event(id=f"m{number}", msg="x" * 1_000_000) for number in range(70)]
+        assert [receipt.first for receipt in client.publish_many(topic, large, qos=2)] == list(range(70))
+
+
+def test_a_refused_event_leaves_each_later_command_its_own_reply(broker: BrokerProcess, topic: str) -> None:
+    bad = Event(id="x" * 300, msg=0)
+    with SyncClient(broker.address) as client:
+        for events in ([bad, *numbered(2)], [*numbered(1), bad, bad, *numbered(2)]):
+            with pytest.raises(Refusal, match="id"):
+                client.publish_many(topic, events)
+            with pytest.raises(Refusal, match="id"):
+                client.publish(topic, bad)
+        assert client.publish(topic, Event(id="last", msg=0)).first == 5
+        assert topic in {info.topic for info in client.topics()}
+
+
+def test_what_is_refused_for_another_reason_is_not_counted_as_late(broker: BrokerProcess, topic: str) -> None:
+    with SyncClient(broker.address) as client:
+        client.publish(topic, Event(id="m", msg=0))
+        subscription = client.subscribe(topic, from_="earliest")
+        with pytest.raises(Refusal):
+            subscription.nack(taken(subscription, 1)[0], "x" * 20_000)
+        assert subscription.stale == 0
+
+
+def test_a_client_that_is_closed_says_so(broker: BrokerProcess, topic: str) -> None:
+    with SyncClient(broker.address) as client:
+        subscription = client.subscribe(topic, create=True)
+    with pytest.raises(BrokerLost):
+        subscription.take()
+
+
 def test_without_a_folder_and_a_name_there_is_no_exactly_once(
     broker: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:

@@ -55,6 +55,9 @@ def test_no_batch_gets_in_the_way_of_a_window_that_is_about_to_end_but_none_wait
     reached = position(20, START + 9_000)
     assert decided(start, reached, 20, now_ms=START + 9_000, last_batch_ms=START + 7_000) == start
     assert decided(start, reached, 20, now_ms=START + 11_000, last_batch_ms=START + 7_000).topics == reached.topics
+    often = Limits(tick_ms=10_000, every_ms=20_000)
+    end = decide(start, reached, heads(20), often, now_ms=START + 27_000, last_batch_ms=START + 7_000)
+    assert end.topics == reached.topics
     # With more to read the events' time is not the clock's, and the window's end may be far.
     assert decided(start, reached, 21, now_ms=START + 9_000, last_batch_ms=START + 7_000).topics == reached.topics
 

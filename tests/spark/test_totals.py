@@ -126,6 +126,17 @@ def test_what_others_publish_there_is_passed_over(broker: BrokerProcess) -> None
     assert_close(msgspec.to_builtins(newest), reference.tweets_totals([window for _, window in sorted(TWEETS.items())]))
 
 
+def test_only_the_totals_of_the_producer_that_is_asked_for_count(broker: BrokerProcess) -> None:
+    mine, other = with_totals(events(TWEETS), "tweets_stats", None)[:2]
+    with SyncClient(broker.address) as client:
+        client.publish("producers", msgspec.structs.replace(mine, producer="backfill.a", sequence=1))
+        client.publish("producers", msgspec.structs.replace(other, producer="backfill.b", sequence=1))
+        found = [
+            newest_totals(client, "producers", "tweets_stats", name) for name in ("backfill.a", None, "backfill.c")
+        ]
+    assert [one and one.windows for one in found] == [1, 2, None]
+
+
 def test_totals_of_something_else_are_refused() -> None:
     with pytest.raises(OptionError, match="there are totals of tweets_stats and users_stats"):
         WriteOptions.parse({"broker": "b", "topic": "t", "totals": "words"})

@@ -12,7 +12,7 @@ def coded(pieces: list[bytes]) -> bytes:
 
 
 def test_cut_at_each_byte_and_with_extensions_trailers_and_bytes_to_spare() -> None:
-    body = b"5;name=value\r\nab\r\nc\r\n00A \r\n0123456789\r\n0\r\nTrailer: x\r\n\r\n"
+    body = b" 00000000000000005;name=value\r\nab\r\nc\r\n00A \r\n0123456789\r\n0\r\nTrailer: x\r\n\r\n"
     for cut in range(len(body) + 1):
         chunks = Chunks()
         assert chunks.feed(body[:cut]) + chunks.feed(body[cut:] + b"spare") == b"ab\r\nc0123456789"
