@@ -22,6 +22,9 @@ _LINES_BACK = (1, 32, 1_000)
 """Events read at once, from a topic's end back; the last one has totals unless somebody else publishes there."""
 
 
+_TIMES = ("since", "until")
+
+
 class _Span(Struct):
     start: str
     end: str
@@ -35,7 +38,7 @@ class Kinds(Struct, frozen=True):
     retweet: int
     quote: int
 
-    def plus(self, later: "Kinds") -> "Kinds":
+    def __add__(self, later: "Kinds") -> "Kinds":
         """Add."""
         return Kinds(*map(add, astuple(self), astuple(later)))
 
@@ -54,7 +57,7 @@ class Sentiment(Struct, frozen=True):
         """The weight of the mean."""
         return self.positive + self.neutral + self.negative
 
-    def plus(self, later: "Sentiment") -> "Sentiment":
+    def __add__(self, later: "Sentiment") -> "Sentiment":
         """Add; the means by their weights."""
         return Sentiment(
             self._mean_with(later),
@@ -99,9 +102,11 @@ class Totals(Struct, frozen=True):
         """Give those of one window. Raises msgspec.ValidationError for what is none."""
         raise NotImplementedError
 
-    def plus(self, later: Self) -> Self:
-        """Add windows that follow."""
-        raise NotImplementedError
+    def __add__(self, later: Self) -> Self:
+        """Add windows that follow: everything but the times is summed."""
+        names = [name for name in self.__struct_fields__ if name not in _TIMES]
+        sums = {name: getattr(self, name) + getattr(later, name) for name in names}
+        return type(self)(since=self.since, until=later.until, **sums)
 
 
 class TweetsTotals(Totals, frozen=True):
@@ -118,18 +123,6 @@ class TweetsTotals(Totals, frozen=True):
         one = msgspec.json.decode(message, type=_TweetsWindow)
         return cls(one.window.start, one.window.end, 1, one.tweets, one.late, one.kinds, one.sentiment)
 
-    def plus(self, later: Self) -> Self:
-        """Add windows that follow."""
-        return type(self)(
-            self.since,
-            later.until,
-            self.windows + later.windows,
-            self.tweets + later.tweets,
-            self.late + later.late,
-            self.kinds.plus(later.kinds),
-            self.sentiment.plus(later.sentiment),
-        )
-
 
 class UsersTotals(Totals, frozen=True):
     """What `users_stats` sums; `tweets` are those that have a user."""
@@ -144,17 +137,6 @@ class UsersTotals(Totals, frozen=True):
         one = msgspec.json.decode(message, type=_UsersWindow)
         tweets = round(one.active_users * (one.tweets_per_user or 0))
         return cls(one.window.start, one.window.end, 1, one.new_users, tweets, one.late)
-
-    def plus(self, later: Self) -> Self:
-        """Add windows that follow."""
-        return type(self)(
-            self.since,
-            later.until,
-            self.windows + later.windows,
-            self.new_users + later.new_users,
-            self.tweets + later.tweets,
-            self.late + later.late,
-        )
 
 
 TOTALS: dict[str, type[Totals]] = {"tweets_stats": TweetsTotals, "users_stats": UsersTotals}
@@ -173,7 +155,7 @@ def with_totals(events: Iterable[Event], statistic: str, base: Totals | None) ->
         if totals is None:
             totals = one
         elif one.since >= totals.until:
-            totals = totals.plus(one)
+            totals += one
         message = msgspec.json.decode(event.msg, type=dict[str, Raw]) | {"totals": totals}
         summed.append(replace(event, msg=Raw(msgspec.json.encode(message))))
     return summed
