@@ -12,23 +12,35 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import anyio
 import prometheus_client
 import structlog
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from broker.errors import BrokerUnreachable, StartError
+from broker.errors import BrokerUnreachable, Refusal, StartError
 from broker.flags import read_flags
+from broker.protocol import check_name
 
-__all__ = ["ProgramSettings", "logger", "port_taken", "ready", "run", "serve_metrics", "settings_config"]
+__all__ = ["Name", "ProgramSettings", "logger", "port_taken", "ready", "run", "serve_metrics", "settings_config"]
 
 S = TypeVar("S", bound="ProgramSettings")
 Serve = Callable[[S, anyio.Event], Awaitable[int | None]]
 
 logger = structlog.stdlib.get_logger
+
+
+def _name(text: str) -> str:
+    try:
+        return check_name(text)
+    except Refusal as refusal:
+        raise ValueError(refusal.text) from refusal
+
+
+Name = Annotated[str, AfterValidator(_name)]
+"""A name as the protocol allows it, refused before it becomes part of a line."""
 
 
 def settings_config(program: str) -> SettingsConfigDict:

@@ -15,9 +15,8 @@ from rich.table import Table
 from broker import Client, Refusal
 from broker.errors import StartError
 from broker.kinds import Address
-from broker.program import ProgramSettings, settings_config
+from broker.program import Name, ProgramSettings, settings_config
 from subscriber.latency import LatencyHistogram
-from subscriber.settings import Name
 from subscriber.tries import HISTORY, Try, tries_of
 
 __all__ = ["EventHistory", "HistorySettings", "Summary", "histories", "show_history", "summaries"]

@@ -18,11 +18,10 @@ from pydantic import Field
 from broker import Client, Receipt, Refusal
 from broker.client import Publisher
 from broker.kinds import Address
-from broker.program import ProgramSettings, logger, ready, settings_config
+from broker.program import Name, ProgramSettings, logger, ready, settings_config
 from broker.units import Bytes, Seconds
 from subscriber.latency import LatencyHistogram
 from subscriber.load import Plan
-from subscriber.settings import Name
 
 __all__ = ["Offered", "PublishSettings", "Sending", "merged", "publish"]
 

@@ -3,26 +3,13 @@
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
-from broker.errors import Refusal
 from broker.kinds import Address
-from broker.program import ProgramSettings, settings_config
-from broker.protocol import check_name
+from broker.program import Name, ProgramSettings, settings_config
 from broker.units import Bytes, Seconds
 
 __all__ = ["SubscriberSettings"]
-
-
-def _name(text: str) -> str:
-    try:
-        return check_name(text)
-    except Refusal as refusal:
-        raise ValueError(refusal.text) from refusal
-
-
-Name = Annotated[str, AfterValidator(_name)]
-"""A name as the broker takes it for topics and subscriptions."""
 
 Share = Annotated[float, Field(ge=0, le=1)]
 

@@ -8,10 +8,11 @@ from rich.console import Console
 from rich.text import Text
 from rich.tree import Tree
 
-from broker.cli.connection import Name, command_config
+from broker.cli.connection import command_config
 from broker.cli.display import printable, time_text
 from broker.cli.failures import Ref
 from broker.cli.report import Report, answer
+from broker.program import Name
 from broker.sync_client import SyncClient
 
 __all__ = ["Chain"]

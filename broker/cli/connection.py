@@ -3,37 +3,24 @@
 import socket
 import ssl
 from pathlib import Path
-from typing import Annotated
 
-from pydantic import AfterValidator, Field, SecretStr
+from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from broker.addresses import split_address
-from broker.errors import BrokerUnreachable, Refusal
+from broker.errors import BrokerUnreachable
 from broker.kinds import Address
-from broker.program import settings_config
-from broker.protocol import check_name
+from broker.program import Name, settings_config
 from broker.sync_client import SyncClient
 from broker.tls import client_context
 from broker.units import Seconds
 
-__all__ = ["Connection", "Name", "command_config"]
+__all__ = ["Connection", "command_config"]
 
 
 def command_config(command: str) -> SettingsConfigDict:
     """Name a command's flags; the environment has one variable a setting for all commands (``TWEETWIRE_BROKER``)."""
     return settings_config(f"python -m broker {command}") | SettingsConfigDict(env_prefix="TWEETWIRE_")
-
-
-def _name(text: str) -> str:
-    try:
-        return check_name(text)
-    except Refusal as refusal:
-        raise ValueError(refusal.text) from refusal
-
-
-Name = Annotated[str, AfterValidator(_name)]
-"""A name as the protocol allows it, refused before it becomes part of a line."""
 
 
 class Connection(BaseSettings):

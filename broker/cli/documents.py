@@ -10,10 +10,11 @@ from pydantic_settings import CliPositionalArg
 from rich.console import Console
 from rich.json import JSON
 
-from broker.cli.connection import Name, command_config
+from broker.cli.connection import command_config
 from broker.cli.display import printable, time_text
 from broker.cli.report import Report, answer
 from broker.errors import StartError
+from broker.program import Name
 from broker.sync_client import SyncClient
 
 __all__ = ["Comment", "Describe", "Schema"]

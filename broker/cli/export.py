@@ -15,9 +15,10 @@ import msgspec
 from msgspec import Raw, Struct
 from pydantic import Field
 
-from broker.cli.connection import Connection, Name, command_config
+from broker.cli.connection import Connection, command_config
 from broker.cli.report import answer
 from broker.errors import Refusal, StartError
+from broker.program import Name
 from broker.sync_client import SyncClient
 
 __all__ = ["Export"]

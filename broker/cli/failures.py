@@ -7,9 +7,10 @@ from pydantic import AfterValidator, Field
 from pydantic_settings import CliPositionalArg
 from rich.console import Console
 
-from broker.cli.connection import Name, command_config
+from broker.cli.connection import command_config
 from broker.cli.display import printable, table, time_text
 from broker.cli.report import Report, answer
+from broker.program import Name
 from broker.sync_client import SyncClient
 
 __all__ = ["Dead", "Explain", "Redrive"]

@@ -7,10 +7,11 @@ import msgspec
 from pydantic import Field
 from pydantic_settings import CliPositionalArg
 
-from broker.cli.connection import Connection, Name, command_config
+from broker.cli.connection import Connection, command_config
 from broker.cli.display import print_json
 from broker.errors import StartError
 from broker.events import Event
+from broker.program import Name
 from broker.sync_client import SyncClient
 
 __all__ = ["Mock"]

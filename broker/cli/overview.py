@@ -6,9 +6,10 @@ from typing import Any
 from pydantic import Field
 from rich.console import Console
 
-from broker.cli.connection import Name, command_config
+from broker.cli.connection import command_config
 from broker.cli.display import table
 from broker.cli.report import Report, answer
+from broker.program import Name
 from broker.sync_client import SyncClient
 from broker.units import format_bytes, format_seconds
 

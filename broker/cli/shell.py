@@ -19,9 +19,10 @@ from pydantic import Field
 from rich.console import Console
 
 from broker.cli.completion import Completion
-from broker.cli.connection import Connection, Name, command_config
+from broker.cli.connection import Connection, command_config
 from broker.cli.display import event_text, reply_text, terminal
 from broker.errors import BrokerLost
+from broker.program import Name
 from broker.protocol import replies
 
 __all__ = ["Shell"]

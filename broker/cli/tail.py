@@ -11,8 +11,9 @@ from typing import Final
 from pydantic import Field
 from pydantic_settings import CliPositionalArg
 
-from broker.cli.connection import Connection, Name, command_config
+from broker.cli.connection import Connection, command_config
 from broker.cli.display import event_text, terminal
+from broker.program import Name
 from broker.sync_client import SyncClient
 
 __all__ = ["Tail"]

@@ -147,7 +147,7 @@ class SyncExactlyOnceSubscription(SyncSubscription):
         self.stale += len(events) - len(acked)
         self._spool.sync_now()
         self._finish(acked)
-        self._is_filled()
+        self._take_arrived()
 
     def nack(
         self, event: StoredEvent, message: str | None = None, *, code: str | int | None = None, trace: str | None = None
@@ -159,13 +159,16 @@ class SyncExactlyOnceSubscription(SyncSubscription):
         """Nothing to do: what was taken has no timer."""
 
     def _is_filled(self) -> bool:
-        # All that is here, also what nobody has asked for yet: until an event is taken its timer runs.
+        self._take_arrived()
+        return super()._is_filled()
+
+    def _take_arrived(self) -> None:
+        """Take all that is here, also what nobody has asked for yet: until an event is taken its timer runs."""
         while self._connection.events(0):
             pass
         while self._arrived:
             batch, self._arrived = self._arrived[:TOGETHER], self._arrived[TOGETHER:]
             self._take(self._taking.arrived(batch))
-        return super()._is_filled()
 
     def _take(self, entries: list[Incoming]) -> None:
         if not entries:

@@ -14,8 +14,9 @@ ID_CHARACTERS_MAX = 200
 """An id becomes the id of a broker event, which has at most 256 characters."""
 
 DATES_REMEMBERED = 4096
-_DATE_MAX = 64
 """Most tweets of a second have one date, and an author's own is the same in each tweet."""
+
+_DATE_MAX = 64
 
 _INT64_MAX = (1 << 63) - 1
 _MONTHS = {

@@ -5,11 +5,21 @@ finding all of its chunks at once costs a tenth of that.
 """
 
 import re
+from enum import Enum, auto
 
 __all__ = ["Chunks"]
 
 _LINE_BYTES_MAX = 65_536
 _SIZE = re.compile(rb"[ \t]*0*([0-9A-Fa-f]{1,15})[ \t]*(?:;.*)?")
+
+
+class _Part(Enum):
+    """What comes next."""
+
+    SIZE = auto()
+    CONTENT = auto()
+    CONTENT_END = auto()
+    TRAILER = auto()
 
 
 class Chunks:
@@ -19,9 +29,8 @@ class Chunks:
         self.is_ended = False
         self.fault: str | None = None
         self._rest = b""
+        self._next = _Part.SIZE
         self._left = 0
-        self._is_behind_content = False
-        self._is_trailing = False
 
     def feed(self, data: bytes) -> bytes:
         """Take in bytes and return the content among them, up to a fault."""
@@ -30,14 +39,16 @@ class Chunks:
         content: list[bytes] = []
         place = 0
         while not self.is_ended and self.fault is None:
-            if self._left:
+            if self._next is _Part.CONTENT:
                 piece = data[place : place + self._left]
                 content.append(piece)
                 place += len(piece)
                 self._left -= len(piece)
-                self._is_behind_content = not self._left
+                if self._left:
+                    break
+                self._next = _Part.CONTENT_END
             end = data.find(b"\n", place)
-            if self._left or end < 0:
+            if end < 0:
                 self._rest = data[place:]
                 break
             self._take(data[place:end].removesuffix(b"\r"))
@@ -47,14 +58,14 @@ class Chunks:
         return b"".join(content)
 
     def _take(self, line: bytes) -> None:
-        if self._is_behind_content:
-            self._is_behind_content = False
+        if self._next is _Part.CONTENT_END:
+            self._next = _Part.SIZE
             if line:
                 self.fault = "a chunk is longer than its size"
-        elif self._is_trailing:
+        elif self._next is _Part.TRAILER:
             self.is_ended = not line
         elif size := _SIZE.fullmatch(line):
             self._left = int(size[1], 16)
-            self._is_trailing = not self._left
+            self._next = _Part.CONTENT if self._left else _Part.TRAILER
         else:
             self.fault = f"a chunk's size cannot be read: {line[:40]!r}"
