@@ -3,8 +3,11 @@
 What is always true:
 * The watermark is part of the offset. Spark writes an offset down before it runs the batch, so a batch that runs again
   after a crash sees the same rows, the same watermark and therefore the same late rows.
-* The watermark never falls, and no clock but the one in `decide` moves it. It moves from window to window: what lies
-  between makes no window final, and Spark answers each of its moves with a batch of its own.
+* Spark makes a window final in the batch *after* the one that told it to. That batch is one of ours, and what it reads
+  is still counted in the windows that it closes. So where the end of a window is near, the batch before it tells Spark
+  already, and the next one waits until event time has come that far: one batch from the window's end to its event.
+* The watermark never falls, and no clock but the one in `decide` moves it. It moves from window to window, since what
+  lies between makes no window final.
 * It is taken from the *last* event of a batch, not from the highest time seen: one event from the future cannot close
   everybody's windows, and times after the broker's own clock count as that clock's.
 * A topic with unread events holds the watermark back; one that has been read to its end does not, so an idle topic
@@ -18,7 +21,7 @@ from typing import Any
 
 from msgspec import Struct
 
-__all__ = ["Head", "Limits", "Position", "TopicPosition", "decide", "share_rows"]
+__all__ = ["Head", "Limits", "Position", "TopicPosition", "decide", "is_short", "share_rows"]
 
 
 class TopicPosition(Struct, frozen=True):
@@ -33,10 +36,16 @@ class TopicPosition(Struct, frozen=True):
 
 
 class Position(Struct, frozen=True):
-    """A query's place in its topics. Windows that end at or before `watermark_ms` are final."""
+    """A query's place in its topics.
+
+    Windows that end at or before `watermark_ms` are final; those up to `closes_ms` become so by the next batch. With
+    `is_early` that has been told to Spark before event time has come so far, and the next batch has to wait for it.
+    """
 
     topics: dict[str, TopicPosition]
     watermark_ms: int = 0
+    closes_ms: int = 0
+    is_early: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """Give the form that Spark keeps in its checkpoint."""
@@ -46,13 +55,16 @@ class Position(Struct, frozen=True):
                 for name, at in sorted(self.topics.items())
             },
             "watermark": self.watermark_ms,
+            "closes": self.closes_ms,
+            "early": self.is_early,
         }
 
     @classmethod
     def from_json(cls, offset: Mapping[str, Any]) -> "Position":
-        """Read the form of `to_json`."""
+        """Read the form of `to_json`; in older checkpoints nothing is left to close."""
         topics = {name: TopicPosition(at["next"], at["time"], at["arrived"]) for name, at in offset["topics"].items()}
-        return cls(topics, offset["watermark"])
+        watermark = offset["watermark"]
+        return cls(topics, watermark, offset.get("closes", watermark), offset.get("early", False))
 
 
 class Head(Struct, frozen=True):
@@ -75,6 +87,11 @@ class Limits(Struct, frozen=True):
     tick_ms: int = 10_000
     every_ms: int = 0
 
+    @property
+    def early_ms(self) -> int:
+        """How long before its end a window may be told to Spark: the batch that would come after that closes it."""
+        return 2 * self.every_ms
+
 
 def share_rows(unread: Mapping[str, int], rows_max: int | None) -> dict[str, int]:
     """Split a batch's `rows_max` over topics in the proportion of what is unread in each, at least 1 to each."""
@@ -87,25 +104,47 @@ def share_rows(unread: Mapping[str, int], rows_max: int | None) -> dict[str, int
 def decide(
     start: Position, reached: Position, heads: Mapping[str, Head], limits: Limits, *, now_ms: int, last_batch_ms: int
 ) -> Position:
-    """Decide where the next batch ends: at `start` (no batch yet), at `reached`, or at `reached` with the clock's tick.
+    """Decide where the next batch ends: at `start` (no batch yet), or at `reached`, maybe by the clock's tick.
 
     `reached` is how far a batch may read, with the time of the last event of each topic.
     """
-    watermark = max(start.watermark_ms, _window_begin(_event_time(reached, heads) - limits.delay_ms, limits))
+    come = _come_to(reached, heads, limits)
     if reached.topics == start.topics:
-        watermark = max(watermark, _clock_time(reached, limits, now_ms))
-        return Position(start.topics, watermark) if watermark > start.watermark_ms else start
-    closes_window = watermark > start.watermark_ms
-    if closes_window or now_ms - last_batch_ms >= _pause(start, reached, heads, limits):
-        return Position(reached.topics, watermark)
-    return start
+        come = max(come, _clock_time(reached, limits, now_ms))
+    if start.is_early and come < start.closes_ms and not _is_overdue(start, reached, limits):
+        return start
+    closes = max(start.closes_ms, come)
+    is_pressing = closes > start.watermark_ms
+    if not is_pressing and (reached.topics == start.topics or now_ms - last_batch_ms < limits.every_ms):
+        return start
+    is_early = _is_end_near(closes, reached, heads, limits)
+    return Position(reached.topics, start.closes_ms, closes + limits.tick_ms if is_early else closes, is_early)
 
 
-def _pause(start: Position, reached: Position, heads: Mapping[str, Head], limits: Limits) -> int:
-    """Give the least time between two batches: twice as long where one would be in the way of a window that is about to end."""
-    ends_in = start.watermark_ms + limits.tick_ms + limits.delay_ms - _event_time(reached, heads)
-    is_live = all(at.next == heads[topic].next for topic, at in reached.topics.items())
-    return limits.every_ms * (2 if is_live and ends_in < limits.every_ms < limits.tick_ms else 1)
+def is_short(start: Position, reached: Position, heads: Mapping[str, Head], limits: Limits) -> bool:
+    """Say whether `reached` leaves events unread that belong into the windows which the batch from `start` closes."""
+    has_come = _come_to(reached, heads, limits) >= start.closes_ms or _is_overdue(start, reached, limits)
+    return start.is_early and not has_come and not _is_live(reached, heads)
+
+
+def _is_overdue(start: Position, reached: Position, limits: Limits) -> bool:
+    """Say whether events have arrived for so long that it is their times which do not come, as when old ones are published."""
+    return _newest_ms(reached) - _newest_ms(start) > limits.early_ms + limits.idle_ms
+
+
+def _is_end_near(closes_ms: int, reached: Position, heads: Mapping[str, Head], limits: Limits) -> bool:
+    """Say whether the next batch would come just before or after the end of a window, and so is to be the one to close it."""
+    end_ms = closes_ms + limits.tick_ms + limits.delay_ms
+    return _is_live(reached, heads) and end_ms - _event_time(reached, heads) < limits.early_ms
+
+
+def _is_live(reached: Position, heads: Mapping[str, Head]) -> bool:
+    return all(at.next == heads[topic].next for topic, at in reached.topics.items())
+
+
+def _come_to(reached: Position, heads: Mapping[str, Head], limits: Limits) -> int:
+    """Give the end of the last window that lies behind the events of `reached` by the delay."""
+    return _window_begin(_event_time(reached, heads) - limits.delay_ms, limits)
 
 
 def _event_time(reached: Position, heads: Mapping[str, Head]) -> int:
@@ -114,13 +153,17 @@ def _event_time(reached: Position, heads: Mapping[str, Head]) -> int:
 
 
 def _clock_time(reached: Position, limits: Limits, now_ms: int) -> int:
-    newest = max((at.arrived_ms for at in reached.topics.values()), default=0)
+    newest = _newest_ms(reached)
     quiet_until = now_ms - limits.idle_ms
     if not newest or quiet_until < newest:
         return 0
     # Event times are at most arrival times, so behind this nothing is open and a batch would have nothing to do.
     everything_closed = (newest // limits.tick_ms + 1) * limits.tick_ms
     return _window_begin(min(quiet_until - limits.delay_ms, everything_closed), limits)
+
+
+def _newest_ms(position: Position) -> int:
+    return max((at.arrived_ms for at in position.topics.values()), default=0)
 
 
 def _window_begin(time_ms: int, limits: Limits) -> int:

@@ -24,7 +24,7 @@ from spark.batch import TopicBatchReader, TopicBatchWriter
 from spark.errors import DataLossError, OptionError
 from spark.link import Link
 from spark.options import ReadOptions, WriteOptions
-from spark.progress import Head, Position, TopicPosition, decide, share_rows
+from spark.progress import Head, Position, TopicPosition, decide, is_short, share_rows
 from spark.rows import COLUMNS, COLUMNS_WITH_WATERMARK, Rows
 from spark.sink import TopicStreamWriter
 from spark.worker_process import keep_imports
@@ -135,11 +135,11 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ranges = []
         for topic, at in first.topics.items():
             ranges += self._split(topic, at.next, last.topics[topic].next, watermark_ms)
-        if watermark_ms is None or last.watermark_ms == first.watermark_ms:
+        if watermark_ms is None or last.closes_ms == first.closes_ms:
             return ranges
         if not ranges:
             ranges.append(Range(next(iter(first.topics)), 0, 0, watermark_ms))
-        ranges[-1].tick_ms = last.watermark_ms
+        ranges[-1].tick_ms = last.closes_ms
         return ranges
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -173,6 +173,14 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return start
 
     def _reached(self, position: Position, heads: Mapping[str, Head], rows_max: int | None) -> Position:
+        limits = self._options.limits
+        reached = self._within(position, heads, rows_max)
+        while rows_max and limits and is_short(position, reached, heads, limits):
+            rows_max *= 2
+            reached = self._within(position, heads, rows_max)
+        return reached
+
+    def _within(self, position: Position, heads: Mapping[str, Head], rows_max: int | None) -> Position:
         starts = {topic: self._held(topic, at.next, heads[topic]) for topic, at in position.topics.items()}
         rows = share_rows({topic: max(0, heads[topic].next - starts[topic]) for topic in starts}, rows_max)
         reached = {}
@@ -184,7 +192,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 reached[topic] = TopicPosition(end, at.time_ms, at.arrived_ms)
             else:
                 reached[topic] = TopicPosition(end, *self._linked().times(topic, end - 1))
-        return Position(reached, position.watermark_ms)
+        return replace(position, topics=reached)
 
     def _held(self, topic: str, wanted: int, head: Head) -> int:
         if head.earliest <= wanted <= head.next or (self._target and wanted > head.next):
@@ -200,7 +208,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._target is None:
             return decide(start, reached, heads, limits, now_ms=now_ms, last_batch_ms=self._last_batch_ms)
         # A query that ends with what is there has no use for the clock, nor time to wait.
-        return decide(start, reached, heads, replace(limits, every_ms=0), now_ms=0, last_batch_ms=0)
+        start, limits = replace(start, is_early=False), replace(limits, every_ms=0)
+        return decide(start, reached, heads, limits, now_ms=0, last_batch_ms=0)
 
     def _split(self, topic: str, start: int, end: int, watermark_ms: int | None) -> list[Range]:
         rows = end - start

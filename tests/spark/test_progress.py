@@ -2,17 +2,25 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
-from spark.progress import Head, Limits, Position, TopicPosition, decide, share_rows
+from spark.progress import Head, Limits, Position, TopicPosition, decide, is_short, share_rows
 
 LIMITS = Limits(delay_ms=500, idle_ms=5_000, tick_ms=10_000, every_ms=2_000)
 START = 1_700_000_000_000
 
 
-def position(next_: int, time_ms: int, watermark_ms: int = 0, arrived_ms: int | None = None) -> Position:
-    return Position(
-        {"tweets": TopicPosition(next_, time_ms, time_ms if arrived_ms is None else arrived_ms)}, watermark_ms
-    )
+def position(
+    next_: int,
+    time_ms: int,
+    watermark_ms: int = 0,
+    closes_ms: int | None = None,
+    *,
+    is_early: bool = False,
+    arrived_ms: int | None = None,
+) -> Position:
+    at = TopicPosition(next_, time_ms, time_ms if arrived_ms is None else arrived_ms)
+    return Position({"tweets": at}, watermark_ms, watermark_ms if closes_ms is None else closes_ms, is_early)
 
 
 def heads(next_: int) -> dict[str, Head]:
@@ -24,14 +32,25 @@ def decided(start: Position, reached: Position, head: int, *, now_ms: int, last_
 
 
 def test_a_position_is_the_same_after_its_way_through_the_checkpoint() -> None:
-    there = Position({"b": TopicPosition(3, 4, 5), "a": TopicPosition(1, 2, 3)}, 99)
+    there = Position({"b": TopicPosition(3, 4, 5), "a": TopicPosition(1, 2, 3)}, 99, 109, is_early=True)
     assert Position.from_json(there.to_json()) == there
 
 
-def test_the_watermark_is_the_last_end_of_a_window_that_lies_behind_the_last_event_by_the_delay() -> None:
-    assert decided(position(0, 0), position(10, START + 499), 10, now_ms=START + 505).watermark_ms == START - 10_000
-    assert decided(position(0, 0), position(10, START + 500), 10, now_ms=START + 505) == position(
-        10, START + 500, START
+def test_a_checkpoint_of_before_there_were_early_ends_has_nothing_left_to_close() -> None:
+    old = {"topics": {"tweets": {"next": 10, "time": START, "arrived": START}}, "watermark": START - 10_000}
+    assert Position.from_json(old) == position(10, START, START - 10_000)
+
+
+def test_windows_close_that_end_before_the_last_event_by_the_delay() -> None:
+    start = position(0, 0)
+    assert decided(start, position(10, START + 499), 11, now_ms=START + 505).closes_ms == START - 10_000
+    assert decided(start, position(10, START + 500), 11, now_ms=START + 505) == position(10, START + 500, 0, START)
+
+
+def test_what_a_batch_closes_is_final_behind_it_and_needs_no_more_events() -> None:
+    start = position(10, START + 3_000, START - 10_000, START)
+    assert decided(start, start, 10, now_ms=START + 3_001, last_batch_ms=START + 3_000) == position(
+        10, START + 3_000, START
     )
 
 
@@ -45,36 +64,73 @@ def test_events_that_close_no_window_wait_until_a_batch_is_due_and_leave_the_wat
 
 def test_an_event_that_closes_a_window_is_not_kept_waiting() -> None:
     start = position(10, START + 9_000, START)
-    reached = position(11, START + 10_600)
-    end = decided(start, reached, 11, now_ms=START + 10_601, last_batch_ms=START + 10_000)
-    assert end.watermark_ms == START + 10_000
+    end = decided(start, position(11, START + 10_600), 11, now_ms=START + 10_601, last_batch_ms=START + 10_000)
+    assert end == position(11, START + 10_600, START, START + 10_000)
 
 
-def test_no_batch_gets_in_the_way_of_a_window_that_is_about_to_end_but_none_waits_for_ever() -> None:
-    start = position(10, START + 7_000, START)
-    reached = position(20, START + 9_000)
-    assert decided(start, reached, 20, now_ms=START + 9_000, last_batch_ms=START + 7_000) == start
-    assert decided(start, reached, 20, now_ms=START + 11_000, last_batch_ms=START + 7_000).topics == reached.topics
-    often = Limits(tick_ms=10_000, every_ms=20_000)
-    end = decide(start, reached, heads(20), often, now_ms=START + 27_000, last_batch_ms=START + 7_000)
-    assert end.topics == reached.topics
-    # With more to read the events' time is not the clock's, and the window's end may be far.
-    assert decided(start, reached, 21, now_ms=START + 9_000, last_batch_ms=START + 7_000).topics == reached.topics
+def test_the_batch_before_a_windows_end_tells_of_it_and_the_next_waits_for_it() -> None:
+    start = position(10, START + 5_000, START)
+    near = decided(start, position(20, START + 7_000), 20, now_ms=START + 7_000, last_batch_ms=START + 5_000)
+    assert near == position(20, START + 7_000, START, START + 10_000, is_early=True)
+    before = decided(near, position(30, START + 10_499), 30, now_ms=START + 10_499, last_batch_ms=START + 7_000)
+    assert before == near
+    closing = decided(near, position(31, START + 10_500), 31, now_ms=START + 10_500, last_batch_ms=START + 7_000)
+    assert closing == position(31, START + 10_500, START + 10_000)
+
+
+def test_with_more_to_read_no_end_is_told_early_since_the_events_time_is_not_the_clocks() -> None:
+    start = position(10, START + 5_000, START)
+    end = decided(start, position(20, START + 7_000), 21, now_ms=START + 7_000, last_batch_ms=START + 5_000)
+    assert end == position(20, START + 7_000, START)
+
+
+def test_where_batches_are_rarer_than_windows_each_tells_the_next_end() -> None:
+    often = Limits(delay_ms=500, tick_ms=1_000, every_ms=2_000)
+    start = position(10, START + 600, START - 1_000, START, is_early=True)
+    end = decide(start, position(20, START + 1_600), heads(20), often, now_ms=START + 1_600, last_batch_ms=START)
+    assert end == position(20, START + 1_600, START, START + 2_000, is_early=True)
+
+
+def test_a_batch_is_short_until_it_holds_all_events_of_the_window_that_it_closes() -> None:
+    early = position(10, START + 7_000, START, START + 10_000, is_early=True)
+    assert is_short(early, position(20, START + 10_499), heads(30), LIMITS)
+    assert not is_short(early, position(21, START + 10_500), heads(30), LIMITS)
+    assert not is_short(early, position(30, START + 9_000), heads(30), LIMITS)
+    assert not is_short(position(10, START + 7_000, START), position(20, START + 8_000), heads(30), LIMITS)
 
 
 def test_an_old_event_never_lowers_the_watermark() -> None:
     start = position(10, START, START)
-    assert decided(start, position(11, START - 60_000), 11, now_ms=START + 9_000).watermark_ms == START
+    end = decided(start, position(11, START - 60_000), 11, now_ms=START + 9_000)
+    assert end.watermark_ms == end.closes_ms == START
 
 
 def test_in_silence_the_clock_closes_the_last_window_and_then_rests() -> None:
     start = position(10, START + 3_000, START)
     assert decided(start, start, 10, now_ms=START + 7_999) == start
     assert decided(start, start, 10, now_ms=START + 15_499) == start
-    closed = decided(start, start, 10, now_ms=START + 15_500)
+    closing = decided(start, start, 10, now_ms=START + 15_500)
+    assert closing == position(10, START + 3_000, START, START + 10_000)
+    closed = decided(closing, closing, 10, now_ms=START + 15_501)
     assert closed == position(10, START + 3_000, START + 10_000)
     for later in (START + 25_500, START + 3_600_000):
         assert decided(closed, closed, 10, now_ms=later) == closed
+
+
+def test_in_silence_the_clock_also_closes_what_was_told_early() -> None:
+    start = position(10, START + 7_000, START, START + 10_000, is_early=True)
+    assert decided(start, start, 10, now_ms=START + 15_499) == start
+    assert decided(start, start, 10, now_ms=START + 15_500) == position(10, START + 7_000, START + 10_000)
+
+
+def test_old_changes_hold_up_a_window_that_was_told_early_no_longer_than_silence_would() -> None:
+    start = position(10, START + 7_000, START, START + 10_000, is_early=True)
+    old = [position(20, START - 86_400_000, arrived_ms=START + 7_000 + waited) for waited in (9_000, 9_001)]
+    assert decided(start, old[0], 20, now_ms=START + 16_000) == start
+    end = replace(old[1], watermark_ms=START + 10_000, closes_ms=START + 10_000)
+    assert decided(start, old[1], 20, now_ms=START + 16_001) == end
+    assert is_short(start, old[0], heads(99), LIMITS)
+    assert not is_short(start, old[1], heads(99), LIMITS)
 
 
 def test_old_changes_that_arrive_now_are_no_silence() -> None:
@@ -90,8 +146,8 @@ def test_a_topic_with_nothing_in_it_has_no_watermark() -> None:
 def test_a_topic_that_is_read_to_its_end_does_not_hold_back_another() -> None:
     start = Position({"tweets": TopicPosition(0), "users": TopicPosition(5, START - 60_000, START - 60_000)})
     reached = Position({"tweets": TopicPosition(9, START, START), "users": start.topics["users"]})
-    both = {"tweets": Head(0, 9), "users": Head(0, 5)}
-    assert decide(start, reached, both, LIMITS, now_ms=START, last_batch_ms=0).watermark_ms == START - 10_000
+    both = {"tweets": Head(0, 10), "users": Head(0, 5)}
+    assert decide(start, reached, both, LIMITS, now_ms=START, last_batch_ms=0).closes_ms == START - 10_000
 
 
 def test_a_topic_with_unread_events_holds_the_watermark_back() -> None:
@@ -100,7 +156,7 @@ def test_a_topic_with_unread_events_holds_the_watermark_back() -> None:
         {"tweets": TopicPosition(9, START, START), "users": TopicPosition(5, START - 60_000, START - 60_000)}
     )
     both = {"tweets": Head(0, 9), "users": Head(0, 6)}
-    assert decide(start, reached, both, LIMITS, now_ms=START, last_batch_ms=0).watermark_ms == START - 70_000
+    assert decide(start, reached, both, LIMITS, now_ms=START, last_batch_ms=0).closes_ms == START - 70_000
 
 
 @given(st.dictionaries(st.sampled_from("abc"), st.integers(0, 10**9)), st.none() | st.integers(1, 10**6))
@@ -117,17 +173,21 @@ def test_a_share_is_never_more_than_there_is_nor_nothing_where_there_is_somethin
         st.tuples(st.integers(0, 5), st.integers(-20_000, 20_000), st.integers(0, 20_000)), min_size=1, max_size=30
     )
 )
-def test_offsets_and_watermark_only_grow(steps: list[tuple[int, int, int]]) -> None:
+def test_offsets_and_watermark_only_grow_and_no_window_is_final_before_its_time(
+    steps: list[tuple[int, int, int]],
+) -> None:
     at, now, last_batch = position(0, 0), START, 0
     for rows, shift, pause in steps:
         now += pause
         before = at.topics["tweets"]
         reached = position(before.next + rows, now + min(shift, 0), arrived_ms=now) if rows else at
         after = decide(at, reached, heads(before.next + rows), LIMITS, now_ms=now, last_batch_ms=last_batch)
-        assert after.watermark_ms >= at.watermark_ms
         assert after.topics["tweets"].next >= before.next
+        assert after.closes_ms >= after.watermark_ms >= at.watermark_ms
+        # What the batch before told to Spark is what this one closes.
+        assert after == at or after.watermark_ms == at.closes_ms
         assert after.watermark_ms <= now
-        assert after.watermark_ms % LIMITS.tick_ms == 0
+        assert after.closes_ms % LIMITS.tick_ms == 0
         if after.topics != at.topics:
             last_batch = now
         at = after

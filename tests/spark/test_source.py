@@ -29,6 +29,11 @@ def publish(broker: BrokerProcess, topic: str, count: int, *, first: int = 0) ->
         client.publish_many(topic, events)
 
 
+def publish_timed(broker: BrokerProcess, times_ms: list[int]) -> None:
+    with SyncClient(broker.address) as client:
+        client.publish_many("tweets", [Event(id=str(at), msg={"at": at}) for at in times_ms])
+
+
 def options(broker: BrokerProcess, topic: str = "tweets", **others: str) -> ReadOptions:
     return ReadOptions.parse({"broker": broker.address, "topic": topic, "retry": "5s", **others})
 
@@ -144,14 +149,29 @@ def test_a_large_range_is_split_and_an_empty_one_has_no_partition(
 def test_with_a_watermark_the_rows_carry_it_and_a_tick_follows(
     broker: BrokerProcess, reader_with: Callable[..., TopicStreamReader]
 ) -> None:
-    with SyncClient(broker.address) as client:
-        client.publish_many("tweets", [Event(id=str(n), msg={"at": 1_000_000 + n}) for n in range(3)])
+    publish_timed(broker, [1_000_000, 1_000_001])
     reader = reader_with(watermark="1s")
     start = reader.initialOffset()
     end = reader.latestOffset(start, ReadAllAvailable())
     found = read(reader, start, end)
-    assert [(row["id"], row["watermark"]) for row in found] == [("0", 0), ("1", 0), ("2", 0), (None, 990_000)]
+    assert [(row["id"], row["watermark"]) for row in found] == [("1000000", 0), ("1000001", 0), (None, 990_000)]
     assert read(reader, end, end) == []
+
+
+def test_a_window_told_early_is_closed_by_one_batch_with_all_of_its_events_whatever_the_bound(
+    broker: BrokerProcess, reader_with: Callable[..., TopicStreamReader]
+) -> None:
+    reader = reader_with(watermark="1s", window="10s", every="2s")
+    publish_timed(broker, [1_009_000])
+    near = reader.latestOffset(reader.initialOffset(), ReadMaxRows(20))
+    assert near["closes"] == 1_010_000
+    publish_timed(broker, [1_009_001 + 10 * n for n in range(100)])
+    assert reader.latestOffset(near, ReadMaxRows(20)) == near
+    publish_timed(broker, [1_011_000] * 100)
+    end = reader.latestOffset(near, ReadMaxRows(20))
+    assert end["watermark"] == 1_010_000
+    assert end["topics"]["tweets"]["next"] in range(102, 201)
+    assert {row["watermark"] for row in read(reader, near, end)} == {0}
 
 
 def test_available_now_stops_at_what_was_there(
