@@ -9,13 +9,13 @@ TRACKED_MAX = 50_000
 """So many different values of a window are counted exactly; with more, rare ones may get each other's counts."""
 
 
-def tracked(column: str, condition: str) -> Column:
-    """Count the values of `column` where `condition` (SQL) holds: an aggregate that `top` reads.
+def tracked(column: str) -> Column:
+    """Count the values of `column` that are not null: an aggregate that `top` reads.
 
     A frequent-items sketch (Misra-Gries as in Apache DataSketches), exact up to `TRACKED_MAX` different values and of a
     size that follows their number.
     """
-    return fn.expr(f"approx_top_k({column}, {TRACKED_MAX}, {TRACKED_MAX}) FILTER (WHERE {condition})")
+    return fn.expr(f"approx_top_k({column}, {TRACKED_MAX}, {TRACKED_MAX}) FILTER (WHERE {column} IS NOT NULL)")
 
 
 def top(counts: Column, size: int = 10) -> Column:

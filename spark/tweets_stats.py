@@ -22,48 +22,49 @@ def tweets_stats(changes: DataFrame, window_ms: int) -> DataFrame:
     Gives `window` and the members of the topic `tweets_stats` save `is_final`. Late tweets are counted in `late` alone.
     Percentiles are exact and interpolated as in numpy; `unique_users` is approximate (HyperLogLog).
     """
-    facts = changes.where(~fn.col("is_user")).select(
-        fn.window("event_time", f"{window_ms} milliseconds").alias("window"), "*", fn.explode(_facts()).alias("fact")
+    tweets = changes.where(~fn.col("is_user")).select(
+        fn.window("event_time", f"{window_ms} milliseconds").alias("window"),
+        "*",
+        *(_distinct(column).alias(f"distinct_{column}") for column in _TAGS),
     )
-    prepared = facts.select(
+    is_tweet = (fn.col("place") == 0) & ~fn.col("is_late")
+    rows = tweets.withColumn("place", fn.explode(_places())).select(
         "window",
-        fn.col("fact.mark").alias("mark"),
-        fn.col("fact.tag").alias("tag"),
-        *(fn.when(fn.col("fact.mark") == "tweet", fn.col(name)).alias(name) for name in _NUMBERS),
-        fn.when(fn.col("fact.mark") == "tweet", fn.coalesce("kind", fn.lit("original"))).alias("kind"),
-        fn.when(fn.col("fact.mark") == "tweet", fn.coalesce("lang", fn.lit("und"))).alias("lang"),
-        fn.when(fn.col("fact.mark") == "tweet", fn.col("user.id_str")).alias("user"),
+        ((fn.col("place") == 0) & fn.col("is_late")).alias("is_late"),
+        is_tweet.alias("is_tweet"),
+        *(fn.when(is_tweet, fn.col(name)).alias(name) for name in _NUMBERS),
+        fn.when(is_tweet, fn.coalesce("kind", fn.lit("original"))).alias("kind"),
+        fn.when(is_tweet, fn.coalesce("lang", fn.lit("und"))).alias("lang"),
+        fn.when(is_tweet, fn.col("user.id_str")).alias("user"),
+        *(fn.when(~fn.col("is_late"), fn.get(f"distinct_{column}", "place")).alias(column) for column in _TAGS),
     )
-    return prepared.groupBy("window").agg(*_aggregates()).select("window", *_members(window_ms))
+    return rows.groupBy("window").agg(*_aggregates()).select("window", *_members(window_ms))
 
 
 _NUMBERS = ("sentiment", "engagement", "lag_ms")
 _KINDS = ("original", "reply", "retweet", "quote")
+_TAGS = ("hashtags", "mentions")
 
 
-def _facts() -> Column:
-    """One fact for the tweet and one for each of its tags, so that one pass counts both."""
-    marks = fn.array(fn.struct(fn.lit("tweet").alias("mark"), fn.lit(None).cast("string").alias("tag")))
-    tags = fn.concat(marks, _tags("hashtags", "#"), _tags("mentions", "@"))
-    late = fn.array(fn.struct(fn.lit("late").alias("mark"), fn.lit(None).cast("string").alias("tag")))
-    return fn.when(fn.col("is_late"), late).otherwise(tags)
+def _distinct(column: str) -> Column:
+    # Most tweets have one tag or none, and a set for each would be a tenth of all the time.
+    return fn.when(fn.size(column) > 1, fn.array_distinct(column)).otherwise(fn.col(column))
 
 
-def _tags(column: str, mark: str) -> Column:
-    distinct = fn.array_distinct(fn.array_compact(fn.coalesce(fn.col(column), fn.array().cast("array<string>"))))
-    return fn.transform(distinct, lambda tag: fn.struct(fn.lit(mark).alias("mark"), tag.alias("tag")))
+def _places() -> Column:
+    """Number the rows that a tweet takes: as many as its longest list of tags, so that one pass counts it and them."""
+    most = fn.greatest(*(fn.size(f"distinct_{column}") for column in _TAGS), fn.lit(1))
+    return fn.sequence(fn.lit(0), fn.when(fn.col("is_late"), fn.lit(0)).otherwise(most - 1))
 
 
 def _aggregates() -> list[Column]:
-    is_tweet = fn.col("mark") == "tweet"
     sentiment = fn.col("sentiment")
     return [
-        fn.count_if(is_tweet).alias("tweets"),
-        fn.count_if(fn.col("mark") == "late").alias("late"),
+        fn.count_if("is_tweet").alias("tweets"),
+        fn.count_if("is_late").alias("late"),
         *(fn.count_if(fn.col("kind") == kind).alias(kind) for kind in _KINDS),
-        tracked("lang", "mark = 'tweet'").alias("languages"),
-        tracked("tag", "mark = '#'").alias("hashtags"),
-        tracked("tag", "mark = '@'").alias("mentions"),
+        tracked("lang").alias("languages"),
+        *(tracked(column).alias(column) for column in _TAGS),
         fn.avg(sentiment).alias("sentiment_mean"),
         fn.percentile(sentiment, [0.5, 0.95]).alias("sentiment"),
         fn.count_if(sentiment >= NEUTRAL_BELOW).alias("positive"),
