@@ -9,6 +9,7 @@ from msgspec import Raw
 from pyspark.sql.types import StringType, StructField, StructType
 
 from broker import Event, SyncClient
+from broker.login import Login
 from spark.errors import OptionError
 from spark.options import WriteOptions
 from spark.sink import ROWS_PER_BATCH_MAX, Staged, StagedRow, TopicStreamWriter
@@ -70,7 +71,9 @@ def test_a_mean_is_of_the_tweets_that_have_a_sentiment() -> None:
 
 
 def commit(broker: BrokerProcess, topic: str, windows: dict[int, Row], batch: int, producer: str = "spark.q") -> None:
-    options = WriteOptions(broker=broker.address, topic=topic, producer=producer, retry_s=5, totals="tweets_stats")
+    options = WriteOptions(
+        broker=Login(broker.address), topic=topic, producer=producer, retry_s=5, totals="tweets_stats"
+    )
     rows = [
         StagedRow(f"{topic}:{reference.iso(start)}", msgspec.json.encode(windows[start]).decode()) for start in windows
     ]
