@@ -12,9 +12,10 @@ from broker.login import Login
 from spark.progress import Head
 from spark.rows import event_time_ms
 
-__all__ = ["Link", "see_broker"]
+__all__ = ["Link", "chunks_between", "read_some", "see_broker"]
 
 T = TypeVar("T")
+Read = Callable[[int, int], tuple[list[bytes], int]]
 
 _LINES_PER_READ = 20_000
 _BYTES_PER_READ = 8 << 20
@@ -77,13 +78,12 @@ class Link:
         return event_time_ms(lines[0])
 
     def chunks(self, topic: str, start: int, end: int) -> Iterator[list[bytes]]:
-        """Read the lines of the offsets `start` up to, not including, `end`, some thousands at a time."""
-        offset = start
-        while offset < end:
-            lines, offset = self._lines(topic, offset, min(end - offset, _LINES_PER_READ))
-            if not lines:
-                raise LookupError(f"the topic {topic} ends at offset {offset}, before {end}, which it had")
-            yield lines
+        """Read the lines of the offsets `start` up to, not including, `end`; see `chunks_between`."""
+
+        def read(offset: int, most: int) -> tuple[list[bytes], int]:
+            return self.call(lambda client: read_some(client, topic, offset, most))
+
+        return chunks_between(read, topic, start, end)
 
     def offset_at(self, topic: str, moment: datetime) -> int:
         """Find the first offset whose event the broker stored at or after `moment`; the head where there is none."""
@@ -98,9 +98,6 @@ class Link:
                 high = middle
         return low
 
-    def _lines(self, topic: str, offset: int, limit: int) -> tuple[list[bytes], int]:
-        return self.call(lambda client: client.read_lines(topic, offset, limit=limit, bytes_max=_BYTES_PER_READ))
-
     def _connected(self) -> SyncClient:
         if self._client is None:
             login = self._login
@@ -109,6 +106,26 @@ class Link:
             except BrokerLost as error:
                 raise BrokerUnreachable(login.address, "what listens there does not greet as a broker does") from error
         return self._client
+
+
+def read_some(client: SyncClient, topic: str, offset: int, most: int) -> tuple[list[bytes], int]:
+    """Read from `offset` on what is no trouble to hold, `most` lines at most; gives also the offset behind it."""
+    return client.read_lines(topic, offset, limit=min(most, _LINES_PER_READ), bytes_max=_BYTES_PER_READ)
+
+
+def chunks_between(read: Read, topic: str, start: int, end: int) -> Iterator[list[bytes]]:
+    """Give the lines of the offsets `start` up to, not including, `end`, as much at a time as `read` does.
+
+    `read` takes an offset and how many lines are wanted. Raises LookupError where the topic ends before.
+    """
+    while start < end:
+        lines, after = read(start, end - start)
+        if after <= start:
+            raise LookupError(f"the topic {topic} ends at offset {start}, before {end}, which it had")
+        # What is damaged on the broker's disk is passed over.
+        if lines:
+            yield lines
+        start = after
 
 
 def see_broker(login: Login, topics: Iterable[str] = (), *, within_s: float = 10.0) -> None:
