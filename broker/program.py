@@ -12,19 +12,31 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 import anyio
 import prometheus_client
 import structlog
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from broker.errors import BrokerUnreachable, Refusal, StartError
 from broker.flags import read_flags
+from broker.kinds import Address
+from broker.login import Login
 from broker.protocol import check_name
 
-__all__ = ["Name", "ProgramSettings", "logger", "port_taken", "ready", "run", "serve_metrics", "settings_config"]
+__all__ = [
+    "ClientSettings",
+    "Name",
+    "ProgramSettings",
+    "logger",
+    "port_taken",
+    "ready",
+    "run",
+    "serve_metrics",
+    "settings_config",
+]
 
 S = TypeVar("S", bound="ProgramSettings")
 Serve = Callable[[S, anyio.Event], Awaitable[int | None]]
@@ -68,6 +80,28 @@ class ProgramSettings(BaseSettings):
     )
     metrics_port: int = Field(0, ge=0, le=65535, description="port of Prometheus metrics, 0 for none")
     metrics_host: str = Field("127.0.0.1", description="address that metrics are served on")
+
+
+class ClientSettings(ProgramSettings):
+    """The settings that every program has which is a client of the broker."""
+
+    broker: Address = Field("127.0.0.1:8000", description="address of the broker")
+    broker_user: str | None = Field(None, description="user that this program is there, if the broker has users")
+    broker_token: SecretStr | None = Field(
+        None, description="token of that user; better as an environment variable than as a flag, which others see"
+    )
+
+    @model_validator(mode="after")
+    def _can_log_in(self) -> Self:
+        self.login()
+        return self
+
+    def login(self) -> Login:
+        """Give all three as one. Raises ValueError."""
+        token = None if self.broker_token is None else self.broker_token.get_secret_value()
+        # An empty variable is how Compose writes one that is not set.
+        user = _name(self.broker_user) if self.broker_user else None
+        return Login(self.broker, user, token or None)
 
 
 def run(settings_type: type[S], serve: Serve[S], argv: Sequence[str] | None = None) -> int:

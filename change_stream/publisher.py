@@ -37,8 +37,14 @@ async def _relay_all(settings: Settings, stop: anyio.Event, is_ready: anyio.Even
         cluster = Cluster.at(settings.mongo_url)
         mongo = await stack.enter_async_context(cluster.mongo)
         await cluster.connect(settings.connect_timeout)
+        login = settings.login()
         client = await stack.enter_async_context(
-            Client(settings.broker, name="change_stream", connect_timeout_s=settings.connect_timeout)
+            Client(
+                login.address,
+                name=login.name("change_stream"),
+                token=login.token,
+                connect_timeout_s=settings.connect_timeout,
+            )
         )
         relays = [
             Relay(cluster, mongo[settings.database], client, settings, collection=collection, topic=topic)

@@ -9,8 +9,8 @@ from bson import Timestamp, json_util
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_settings import SettingsConfigDict
 
-from broker.kinds import Address, Metavar
-from broker.program import ProgramSettings, settings_config
+from broker.kinds import Metavar
+from broker.program import ClientSettings, settings_config
 from broker.units import Bytes, Seconds
 from change_stream.extended_json import JsonMode
 from change_stream.fields import Fields
@@ -24,7 +24,7 @@ MemberPath = Annotated[str, Metavar("COLLECTION=PATH")]
 _IMAGES = {"off": None, "update_lookup": "updateLookup", "when_available": "whenAvailable", "required": "required"}
 
 
-class SourceSettings(ProgramSettings):
+class SourceSettings(ClientSettings):
     """What is watched, and where it goes."""
 
     mongo_url: str = Field(
@@ -34,7 +34,6 @@ class SourceSettings(ProgramSettings):
     map: list[Annotated[str, Metavar("COLLECTION=TOPIC")]] = Field(
         ["tweets=tweets", "users=users"], description="what is watched and where it goes"
     )
-    broker: Address = Field("127.0.0.1:8000", description="address of the broker")
     connect_timeout: Seconds = Field(
         "30s", validate_default=True, gt=0, description="how long to try for MongoDB and the broker at the start"
     )

@@ -43,10 +43,15 @@ class Standing(Struct):
 
 async def report(settings: StatusSettings, stop: anyio.Event) -> int:
     """Print the standings. Returns 1 where a topic belongs to another cluster or its record cannot be read."""
-    cluster = Cluster.at(settings.mongo_url)
+    cluster, login = Cluster.at(settings.mongo_url), settings.login()
     async with (
         cluster.mongo,
-        Client(settings.broker, name="status", connect_timeout_s=settings.connect_timeout) as client,
+        Client(
+            login.address,
+            name=login.name("status"),
+            token=login.token,
+            connect_timeout_s=settings.connect_timeout,
+        ) as client,
     ):
         await cluster.connect(settings.connect_timeout)
         now = await _now(cluster)

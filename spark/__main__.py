@@ -1,38 +1,43 @@
 """``python -m spark JOB``: live statistics of the tweets; ``backfill``: those of what is in MongoDB; ``console``, ``plot``."""
 
 import sys
+from contextlib import suppress
 from functools import partial
 
 import anyio
 from anyio import to_thread
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
 
+from broker import BrokerLost, BrokerUnreachable
 from broker.program import ready, run
 from spark.driver_thread import DriverThread
-from spark.jobs import jobs_of, start_query
+from spark.jobs import Job, jobs_of, sources_of, start_query
 from spark.link import see_broker
 from spark.session import build_session
 from spark.settings import SparkSettings
 from spark.supervision import keep_running
 
+_SEEN_WITHIN_S = 10.0
+
 
 async def serve(settings: SparkSettings, stop: anyio.Event) -> None:
     """Run the job's queries until `stop`, and end them in order. Raises StartError and BrokerUnreachable."""
-    await to_thread.run_sync(see_broker, settings.broker)
+    await to_thread.run_sync(_see_broker, settings, *jobs_of(settings.job))
     with DriverThread() as thread:
         session = await thread.run(partial(build_session, settings.master, ui_port=settings.ui_port, jit=settings.jit))
         try:
-            await _run_jobs(settings, stop, session, thread)
+            await run_jobs(settings, stop, session, thread)
         finally:
             with anyio.CancelScope(shield=True):
                 await thread.run(session.stop)
 
 
-async def _run_jobs(settings: SparkSettings, stop: anyio.Event, session: SparkSession, thread: DriverThread) -> None:
+async def run_jobs(settings: SparkSettings, stop: anyio.Event, session: SparkSession, thread: DriverThread) -> None:
     async with anyio.create_task_group() as tasks:
         for job in jobs_of(settings.job):
             started = anyio.Event()
-            start = partial(start_query, session, job, settings)
+            start = partial(_start, session, job, settings)
             keep = partial(keep_running, job.name, thread, start, stop, drain_s=settings.drain, started=started)
             tasks.start_soon(keep)
             tasks.start_soon(_set_when, stop, started)
@@ -40,6 +45,18 @@ async def _run_jobs(settings: SparkSettings, stop: anyio.Event, session: SparkSe
         if not stop.is_set():
             page = await thread.run(lambda: session.sparkContext.uiWebUrl)
             ready("spark", page or settings.master)
+
+
+def _start(session: SparkSession, job: Job, settings: SparkSettings) -> StreamingQuery:
+    # A query that failed may have been refused by a broker that has other users now, which would go on for ever.
+    with suppress(BrokerUnreachable, BrokerLost):
+        _see_broker(settings, job, within_s=0)
+    return start_query(session, job, settings)
+
+
+def _see_broker(settings: SparkSettings, *jobs: Job, within_s: float = _SEEN_WITHIN_S) -> None:
+    topics = {topic for job in jobs for topic in (*sources_of(job, settings), job.topic)}
+    see_broker(settings.login(), sorted(topics), within_s=within_s)
 
 
 async def _set_when(event: anyio.Event, other: anyio.Event) -> None:

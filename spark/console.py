@@ -13,8 +13,7 @@ from rich.table import Table
 from rich.text import Text
 
 from broker import BrokerLost, BrokerUnreachable
-from broker.kinds import Address
-from broker.program import ProgramSettings, settings_config
+from broker.program import ClientSettings, settings_config
 from broker.units import Seconds
 from spark.link import Link, see_broker
 from spark.windows import Tail, Window, start_of
@@ -28,7 +27,7 @@ _WIDTH = 120
 _Row = tuple[str, ...]
 
 
-class ConsoleSettings(ProgramSettings):
+class ConsoleSettings(ClientSettings):
     """Show the latest windows of tweets_stats and users_stats, newest last, until Ctrl-C.
 
     On a terminal the tables stay in their place; elsewhere each window is a line.
@@ -36,7 +35,6 @@ class ConsoleSettings(ProgramSettings):
 
     model_config = settings_config("python -m spark console")
 
-    broker: Address = Field("127.0.0.1:8000", description="the broker")
     rows: int = Field(10, ge=1, le=100, description="windows of each topic that are shown")
     every: Seconds = Field("1s", gt=0, validate_default=True, description="how often the topics are looked at")
     once: bool = Field(False, description="print the tables once and end")
@@ -71,14 +69,15 @@ async def show(settings: ConsoleSettings, stop: anyio.Event, console: Console | 
     if not console.is_terminal:
         console.width = _WIDTH
     latest = _Latest(settings)
-    await to_thread.run_sync(see_broker, settings.broker)
-    with Link(settings.broker, name="spark-console", retry_s=_BROKER_WITHIN_S) as link:
+    login = settings.login()
+    await to_thread.run_sync(see_broker, login, [settings.tweets_stats_topic, settings.users_stats_topic])
+    with Link(login, name="spark-console", retry_s=_BROKER_WITHIN_S) as link:
         fresh = await to_thread.run_sync(latest.look, link)
     if settings.once:
         console.print(tables(latest.tweets, latest.users))
         return
     # Once it runs, a broker that is away is told at once rather than waited for.
-    with Link(settings.broker, name="spark-console", retry_s=0) as link:
+    with Link(login, name="spark-console", retry_s=0) as link:
         look = partial(to_thread.run_sync, latest.look, link)
         if not console.is_terminal:
             _print_lines(console, fresh)

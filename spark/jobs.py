@@ -8,13 +8,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StructType
 
 from spark.changes import change_type, counted_changes
+from spark.options import broker_options
 from spark.rows import columns
 from spark.settings import SparkSettings
 from spark.stats_topic import window_events
 from spark.tweets_stats import tweets_stats
 from spark.users_stats import users_stats
 
-__all__ = ["JOBS", "Job", "jobs_of", "start_query"]
+__all__ = ["JOBS", "Job", "jobs_of", "sources_of", "start_query"]
 
 _POLL_S = 0.1
 """How often the source looks for a window that has ended; looking costs the broker one command."""
@@ -67,6 +68,11 @@ def jobs_of(name: str) -> list[Job]:
     return list(JOBS.values()) if name == "all" else [JOBS[name]]
 
 
+def sources_of(job: Job, settings: SparkSettings) -> list[str]:
+    """Give the topics that a job follows."""
+    return [settings.tweets_topic, *([settings.users_topic] if job.reads_users else [])]
+
+
 def start_query(session: SparkSession, job: Job, settings: SparkSettings) -> StreamingQuery:
     """Start a job, or go on where its checkpoint ends."""
     window_ms = round(settings.window * 1000)
@@ -77,7 +83,7 @@ def start_query(session: SparkSession, job: Job, settings: SparkSettings) -> Str
         .writeStream.format("tweetwire")
         .queryName(job.name)
         .outputMode("append")
-        .option("broker", settings.broker)
+        .options(**broker_options(settings.login()))
         .option("topic", job.topic)
         .option("totals", job.topic)
         # The state of windows of one length says nothing about those of another.
@@ -88,10 +94,9 @@ def start_query(session: SparkSession, job: Job, settings: SparkSettings) -> Str
 
 
 def _rows(session: SparkSession, job: Job, settings: SparkSettings) -> DataFrame:
-    topics = [settings.tweets_topic, *([settings.users_topic] if job.reads_users else [])]
     options = {
-        "broker": settings.broker,
-        "topic": ",".join(topics),
+        **broker_options(settings.login()),
+        "topic": ",".join(sources_of(job, settings)),
         "from": settings.from_,
         "maxRecordsPerTrigger": str(settings.rows_max),
         "watermark": _milliseconds(settings.watermark),

@@ -8,28 +8,30 @@ from typing import Self, TypeVar
 
 from broker import BrokerLost, BrokerUnreachable, Refusal, SyncClient
 from broker.errors import StartError
+from broker.login import Login
 from spark.progress import Head
 from spark.rows import event_time_ms
 
-__all__ = ["Link", "see_broker"]
+__all__ = ["Link", "chunks_between", "read_some", "see_broker"]
 
 T = TypeVar("T")
+Read = Callable[[int, int], tuple[list[bytes], int]]
 
 _LINES_PER_READ = 20_000
 _BYTES_PER_READ = 8 << 20
-_SEEN_WITHIN_S = 10.0
 _PAUSE_FIRST_S = 0.1
 _PAUSE_MAX_S = 2.0
 
 
 class Link:
-    """A connection to the broker at `address` that survives the broker's restarts.
+    """A connection to the broker of `login` that survives the broker's restarts.
 
     A command whose connection is lost is sent again for `retry_s` seconds; every command used here may be repeated.
+    `name` is what this client calls itself where the broker has no users.
     """
 
-    def __init__(self, address: str, *, name: str = "spark", retry_s: float = 60.0) -> None:
-        self._address = address
+    def __init__(self, login: Login, *, name: str = "spark", retry_s: float = 60.0) -> None:
+        self._login = login
         self._name = name
         self._retry_s = retry_s
         self._client: SyncClient | None = None
@@ -76,13 +78,12 @@ class Link:
         return event_time_ms(lines[0])
 
     def chunks(self, topic: str, start: int, end: int) -> Iterator[list[bytes]]:
-        """Read the lines of the offsets `start` up to, not including, `end`, some thousands at a time."""
-        offset = start
-        while offset < end:
-            lines, offset = self._lines(topic, offset, min(end - offset, _LINES_PER_READ))
-            if not lines:
-                raise LookupError(f"the topic {topic} ends at offset {offset}, before {end}, which it had")
-            yield lines
+        """Read the lines of the offsets `start` up to, not including, `end`; see `chunks_between`."""
+
+        def read(offset: int, most: int) -> tuple[list[bytes], int]:
+            return self.call(lambda client: read_some(client, topic, offset, most))
+
+        return chunks_between(read, topic, start, end)
 
     def offset_at(self, topic: str, moment: datetime) -> int:
         """Find the first offset whose event the broker stored at or after `moment`; the head where there is none."""
@@ -97,22 +98,62 @@ class Link:
                 high = middle
         return low
 
-    def _lines(self, topic: str, offset: int, limit: int) -> tuple[list[bytes], int]:
-        return self.call(lambda client: client.read_lines(topic, offset, limit=limit, bytes_max=_BYTES_PER_READ))
-
     def _connected(self) -> SyncClient:
         if self._client is None:
+            login = self._login
             try:
-                self._client = SyncClient(self._address, name=self._name)
+                self._client = SyncClient(login.address, name=login.name(self._name), token=login.token)
             except BrokerLost as error:
-                raise BrokerUnreachable(self._address, "what listens there does not greet as a broker does") from error
+                raise BrokerUnreachable(login.address, "what listens there does not greet as a broker does") from error
         return self._client
 
 
-def see_broker(address: str) -> None:
-    """See at the start that a broker answers and lets this program in. Raises BrokerUnreachable and StartError."""
-    with Link(address, retry_s=_SEEN_WITHIN_S) as link:
+def read_some(client: SyncClient, topic: str, offset: int, most: int) -> tuple[list[bytes], int]:
+    """Read from `offset` on what is no trouble to hold, `most` lines at most; gives also the offset behind it."""
+    return client.read_lines(topic, offset, limit=min(most, _LINES_PER_READ), bytes_max=_BYTES_PER_READ)
+
+
+def chunks_between(read: Read, topic: str, start: int, end: int) -> Iterator[list[bytes]]:
+    """Give the lines of the offsets `start` up to, not including, `end`, as much at a time as `read` does.
+
+    `read` takes an offset and how many lines are wanted. Raises LookupError where the topic ends before.
+    """
+    while start < end:
+        lines, after = read(start, end - start)
+        if after <= start:
+            raise LookupError(f"the topic {topic} ends at offset {start}, before {end}, which it had")
+        # What is damaged on the broker's disk is passed over.
+        if lines:
+            yield lines
+        start = after
+
+
+def see_broker(login: Login, topics: Iterable[str] = (), *, within_s: float = 10.0) -> None:
+    """See at the start that a broker answers within so many seconds, lets this program in, and lets it read `topics`.
+
+    Raises BrokerUnreachable and StartError.
+    """
+    with Link(login, retry_s=within_s) as link:
         try:
             link.call(lambda client: client.topics())
+            for topic in topics:
+                _see_topic(link, topic)
         except Refusal as refusal:
-            raise StartError(f"the broker at {address} refuses: {refusal}") from refusal
+            raise StartError(f"the broker at {login.address} refuses: {refusal}{_remedy(login, refusal)}") from refusal
+
+
+def _see_topic(link: Link, topic: str) -> None:
+    # What one may not read looks like a topic that is not there yet, and would be waited for.
+    try:
+        link.call(lambda client: client.read_lines(topic, "latest", limit=1))
+    except Refusal as refusal:
+        if refusal.code != "unknown_topic":
+            raise
+
+
+def _remedy(login: Login, refusal: Refusal) -> str:
+    if refusal.code == "forbidden":
+        return f"; what {login.user} may do is in the file of the broker's --users"
+    if refusal.code != "unauthenticated":
+        return ""
+    return "; set --broker-user and --broker-token" if login.user is None else "; see --broker-user and --broker-token"

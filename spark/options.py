@@ -7,12 +7,13 @@ from typing import Literal
 
 from msgspec import Struct
 
+from broker.login import Login
 from broker.units import parse_seconds
 from spark.errors import OptionError
 from spark.progress import Limits
 from spark.totals import TOTALS
 
-__all__ = ["ReadOptions", "WriteOptions", "parse_start"]
+__all__ = ["ReadOptions", "WriteOptions", "broker_options", "parse_start"]
 
 Start = Literal["earliest", "latest"] | int | datetime
 
@@ -20,7 +21,7 @@ Start = Literal["earliest", "latest"] | int | datetime
 class ReadOptions(Struct, frozen=True):
     """How to read. `limits` is None where no watermark is wanted; `retry_s` is how long a lost broker is waited for."""
 
-    broker: str
+    broker: Login
     topics: tuple[str, ...]
     start: Start
     rows_max: int | None
@@ -34,7 +35,7 @@ class ReadOptions(Struct, frozen=True):
         """Read the options of a reader. Raises OptionError."""
         topics = tuple(name.strip() for name in _needed(options, "topic").split(",") if name.strip())
         return cls(
-            broker=_needed(options, "broker"),
+            broker=_login(options),
             topics=topics,
             start=parse_start(options.get("from", "earliest")),
             rows_max=_positive(options, "maxRecordsPerTrigger", 100_000),
@@ -51,7 +52,7 @@ class WriteOptions(Struct, frozen=True):
     `totals` names the statistic whose windows the rows are, where each is to carry the sums of all up to it.
     """
 
-    broker: str
+    broker: Login
     topic: str
     producer: str | None
     retry_s: float
@@ -61,12 +62,18 @@ class WriteOptions(Struct, frozen=True):
     def parse(cls, options: Mapping[str, str]) -> "WriteOptions":
         """Read the options of a writer. Raises OptionError."""
         return cls(
-            broker=_needed(options, "broker"),
+            broker=_login(options),
             topic=_needed(options, "topic"),
             producer=options.get("producer"),
             retry_s=_milliseconds(options, "retry", "60s") / 1000,
             totals=_statistic(options),
         )
+
+
+def broker_options(login: Login) -> dict[str, str]:
+    """Give the options by which a reader or a writer logs in."""
+    options = {"broker": login.address, "user": login.user, "token": login.token}
+    return {name: value for name, value in options.items() if value is not None}
 
 
 def parse_start(text: str) -> Start:
@@ -87,6 +94,14 @@ def parse_start(text: str) -> Start:
             f"from={text}: write earliest, latest, an offset, or a time like 2026-11-27T20:00:00Z"
         ) from None
     return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def _login(options: Mapping[str, str]) -> Login:
+    address = _needed(options, "broker")
+    try:
+        return Login(address, options.get("user") or None, options.get("token") or None)
+    except ValueError as error:
+        raise OptionError(f"user, token: {error}") from None
 
 
 def _limits(options: Mapping[str, str]) -> Limits:

@@ -6,15 +6,15 @@ from typing import Literal
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_settings import CliPositionalArg, SettingsConfigDict
 
-from broker.kinds import Address, Folder
-from broker.program import ProgramSettings, settings_config
+from broker.kinds import Folder
+from broker.program import ClientSettings, settings_config
 from broker.units import Seconds
 from spark.options import parse_start
 
 __all__ = ["SparkSettings"]
 
 
-class SparkSettings(ProgramSettings):
+class SparkSettings(ClientSettings):
     """Compute live statistics of the tweets in the broker, which are topics of the broker too.
 
     JOB is tweets-stats (topic tweets to tweets_stats), users-stats (topics tweets and users to users_stats), or all.
@@ -26,7 +26,6 @@ class SparkSettings(ProgramSettings):
     model_config = settings_config("python -m spark") | SettingsConfigDict(env_prefix_target="all")
 
     job: CliPositionalArg[Literal["tweets-stats", "users-stats", "all"]]
-    broker: Address = Field("127.0.0.1:8000", description="the broker")
     master: str = Field("local[*]", description="where Spark runs: local[N], local[*], spark://HOST:PORT, k8s://…")
     window: Seconds = Field("10s", gt=0, validate_default=True, description="length of a window")
     watermark: Seconds = Field(

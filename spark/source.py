@@ -1,11 +1,11 @@
 """``format("tweetwire")``: the broker's topics as a Spark source and sink, for streams and for batches.
 
-Reading takes the options `broker`, `topic` (several parted by commas), `from`, `maxRecordsPerTrigger`, `ranges`,
-`failOnDataLoss` and `retry`; with `watermark` the source also says how far event time has come (`spark.progress`), for
-which it takes `window` (10 s; the watermark moves by whole ones, so it is the length of your own windows), `idle` and
-`every`. With a schema of one's own there are only the columns that it names, and where its `msg` is a struct, messages
-come parsed (`spark.parsing`), for less than `from_json` costs. Writing takes `broker`, `topic`, `producer`, `retry` and
-`totals`.
+Reading takes the options `broker`, `user` and `token` (where the broker has users), `topic` (several parted by commas),
+`from`, `maxRecordsPerTrigger`, `ranges`, `failOnDataLoss` and `retry`; with `watermark` the source also says how far event
+time has come (`spark.progress`), for which it takes `window` (10 s; the watermark moves by whole ones, so it is the length
+of your own windows), `idle` and `every`. With a schema of one's own there are only the columns that it names, and where its
+`msg` is a struct, messages come parsed (`spark.parsing`), for less than `from_json` costs. Writing takes `broker`, `user`,
+`token`, `topic`, `producer`, `retry` and `totals`.
 """
 
 import time

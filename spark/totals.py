@@ -6,7 +6,8 @@ the middle and runs again finds there what it had stored, does not count that an
 would have had; what is stored already is a duplicate to the broker. The topic is the only place where sums are kept.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from operator import add
 from typing import Self
 
@@ -15,11 +16,12 @@ from msgspec import Raw, Struct
 from msgspec.structs import astuple, replace
 
 from broker import Event, SyncClient
+from spark.link import chunks_between, read_some
 
 __all__ = ["TOTALS", "Totals", "TweetsTotals", "UsersTotals", "newest_totals", "with_totals"]
 
 _LINES_BACK = (1, 32, 1_000)
-"""Events read at once, from a topic's end back; the last one has totals unless somebody else publishes there."""
+"""Events looked at together, from a topic's end back; the last one has totals unless somebody else publishes there."""
 
 
 _TIMES = ("since", "until")
@@ -163,10 +165,12 @@ def with_totals(events: Iterable[Event], statistic: str, base: Totals | None) ->
 
 def newest_totals(client: SyncClient, topic: str, statistic: str, producer: str | None = None) -> Totals | None:
     """Find the totals that were stored last, by `producer` where one is named; None where the topic holds none (any more)."""
-    for line in _lines_back(client, topic):
-        found = _totals_of(line, TOTALS[statistic], producer)
-        if found is not None:
-            return found
+    for start, end in _stretches_back(client, topic):
+        newest = None
+        for lines in chunks_between(partial(read_some, client, topic), topic, start, end):
+            newest = _last_of(lines, TOTALS[statistic], producer) or newest
+        if newest is not None:
+            return newest
     return None
 
 
@@ -189,7 +193,13 @@ def _totals_of(line: bytes, kind: type[Totals], producer: str | None) -> Totals 
         return None
 
 
-def _lines_back(client: SyncClient, topic: str) -> Iterator[bytes]:
+def _last_of(lines: Sequence[bytes], kind: type[Totals], producer: str | None) -> Totals | None:
+    found = (_totals_of(line, kind, producer) for line in reversed(lines))
+    return next((one for one in found if one is not None), None)
+
+
+def _stretches_back(client: SyncClient, topic: str) -> Iterator[tuple[int, int]]:
+    """Give the offsets of a topic from its end back, as bounds of stretches."""
     info = next((info for info in client.topics() if info.topic == topic), None)
     if info is None:
         return
@@ -198,15 +208,5 @@ def _lines_back(client: SyncClient, topic: str) -> Iterator[bytes]:
     while end > info.earliest:
         count = next(counts, count)
         start = max(info.earliest, end - count)
-        yield from reversed(_lines(client, topic, start, end))
+        yield start, end
         end = start
-
-
-def _lines(client: SyncClient, topic: str, start: int, end: int) -> list[bytes]:
-    lines: list[bytes] = []
-    while start < end:
-        found, after = client.read_lines(topic, start, limit=end - start)
-        if after <= start:
-            break
-        lines, start = lines + found, after
-    return lines

@@ -19,7 +19,7 @@ APPNAME_MAX = 100
 SOCKET_TIMEOUT_MS = 30_000
 
 _COLLECTIONS = ("tweets", "users", "users_engagements", "rejected_tweets", "positions")
-_INDEXES = {"tweets": ("user.id_str", "ingested_at"), "rejected_tweets": ("at",)}
+_INDEXES = {"tweets": ("ingested_at",), "rejected_tweets": ("at",)}
 
 
 async def connect(url: str, name: str, timeout_s: float) -> Client:

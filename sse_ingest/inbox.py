@@ -34,7 +34,7 @@ class Inbox:
 
         Returns False, without the event, once `stopped` is set.
         """
-        with self._room:
+        with self._lock:
             while len(self._events) >= self.size:
                 if stopped.is_set():
                     return False
@@ -48,7 +48,7 @@ class Inbox:
     async def take(self, most: int) -> list[RawEvent]:
         """Wait for events and return up to `most` of them; none when the inbox has ended and is empty."""
         while True:
-            with self._room:
+            with self._lock:
                 taken = [self._events.popleft() for _ in range(min(most, len(self._events)))]
                 if taken or self._is_ended:
                     self._room.notify()
@@ -58,12 +58,12 @@ class Inbox:
 
     def give_back(self, events: list[RawEvent]) -> None:
         """Put events back to the front, in their order."""
-        with self._room:
+        with self._lock:
             self._events.extendleft(reversed(events))
         self._waiting.set()
 
     def end(self) -> None:
         """Say that no further event will come."""
-        with self._room:
+        with self._lock:
             self._is_ended = True
         self._waiting.set()

@@ -7,6 +7,7 @@ from typing import Any
 import anyio
 
 from broker import BrokerError, Client, Event
+from broker.login import Login
 from broker.program import logger
 
 __all__ = ["TOPIC", "publish_statistics"]
@@ -16,21 +17,25 @@ TOPIC = "logger_stats"
 log = logger()
 
 
-async def publish_statistics(address: str, every_s: float, figures: Callable[[], dict[str, Any]]) -> None:
+async def publish_statistics(login: Login, every_s: float, figures: Callable[[], dict[str, Any]]) -> None:
     """Publish `figures()` every `every_s` seconds until cancelled; a broker that is away is logged once and waited for."""
     is_away = False
     while True:
         try:
-            async with Client(address, name="sse_ingest", connect_timeout_s=3.0) as client:
+            async with Client(
+                login.address, name=login.name("sse_ingest"), token=login.token, connect_timeout_s=3.0
+            ) as client:
                 while True:
                     await anyio.sleep(every_s)
                     with anyio.fail_after(max(every_s, 5.0)):
                         await client.publish(TOPIC, Event(id=str(time.time_ns() // 1_000_000), msg=figures()))
                     if is_away:
                         is_away = False
-                        log.info("the broker takes statistics again", broker=address)
+                        log.info("the broker takes statistics again", broker=login.address)
         except (BrokerError, TimeoutError, OSError) as error:
             if not is_away:
                 is_away = True
-                log.warning("statistics wait for the broker", broker=address, reason=str(error) or type(error).__name__)
+                log.warning(
+                    "statistics wait for the broker", broker=login.address, reason=str(error) or type(error).__name__
+                )
             await anyio.sleep(every_s)

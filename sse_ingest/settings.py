@@ -2,21 +2,19 @@
 
 import os
 from pathlib import Path
-from typing import Annotated
 
-from pydantic import AliasChoices, Field, SecretStr, field_validator, model_validator
+from pydantic import AliasChoices, Field, SecretStr, model_validator
 from pydantic_settings import SettingsConfigDict
 
-from broker.addresses import split_address
-from broker.kinds import Metavar
-from broker.program import ProgramSettings, settings_config
+from broker.kinds import Address
+from broker.program import ClientSettings, settings_config
 from broker.units import Bytes, Seconds
 from sse_ingest.scoring import ScorerName
 
 __all__ = ["Settings"]
 
 
-class Settings(ProgramSettings):
+class Settings(ClientSettings):
     """Reads tweets from event streams, scores them in worker processes and writes them to MongoDB.
 
     `python -m sse_ingest report` draws what is stored.
@@ -33,9 +31,7 @@ class Settings(ProgramSettings):
     )
     mongo_url: str = Field("mongodb://127.0.0.1:27017", description="address of a MongoDB replica set")
     database: str = Field("rtp_sse_db", min_length=1, description="name of the database")
-    broker: Annotated[str, Metavar("HOST:PORT")] = Field(
-        "", description="address of the broker that statistics go to (default: no statistics)"
-    )
+    broker: Address = Field("", description="address of the broker that statistics go to (default: no statistics)")
     host: str = Field("127.0.0.1", description="address that the telnet port is on")
     port: int = Field(8080, ge=0, le=65535, description="telnet port for people, 0 for any free one")
     autostart: bool = Field(False, description="start ingesting without anybody asking for it")
@@ -96,13 +92,6 @@ class Settings(ProgramSettings):
     stop_within: Seconds = Field(
         "10s", validate_default=True, gt=0, description="time to write what is in memory after a signal"
     )
-
-    @field_validator("broker")
-    @classmethod
-    def _is_address(cls, broker: str) -> str:
-        if broker:
-            split_address(broker)
-        return broker
 
     @model_validator(mode="after")
     def _is_consistent(self) -> "Settings":

@@ -23,7 +23,7 @@ from pydantic import Field
 from broker import Client, Event, Receipt, Refusal, StoredEvent, Subscription
 from broker.errors import StartError
 from broker.kinds import Address
-from broker.program import ProgramSettings, logger, ready, run, settings_config
+from broker.program import ClientSettings, logger, ready, run, settings_config
 from broker.units import Seconds, parse_seconds
 from subscriber.failures import failure_json
 from subscriber.handler import Handler, Options
@@ -40,12 +40,12 @@ _SECONDS = Histogram("tweetwire_handler_seconds", "time that handlers took", ["t
 _handled: ContextVar[StoredEvent | None] = ContextVar("tweetwire_handled", default=None)
 
 
-class ServiceSettings(ProgramSettings):
+class ServiceSettings(ClientSettings):
     """The settings of a service: where its broker is, and how it ends."""
 
     model_config = settings_config("service")
 
-    broker: Address | None = Field(None, description="address of the broker (default: the one in the code)")
+    broker: Address = Field("", description="address of the broker (default: the one in the code)")
     drain: Seconds = Field("10s", validate_default=True, description="time that handlers have to end at a stop")
 
 
@@ -65,13 +65,21 @@ Hook = Callable[[Delivery], Awaitable[None] | None]
 class Subscriber:
     """An application: register functions with `on`, then `run` it as a program or `serve` it in a task.
 
-    `broker` is the broker's address, `name` how this application calls itself there. `history` is the topic that keeps each
-    try and its processing time, None for none.
+    `broker` is the broker's address, `name` how this application calls itself there; with `token` it is that of a user.
+    `history` is the topic that keeps each try and its processing time, None for none.
     """
 
-    def __init__(self, broker: str = "127.0.0.1:8000", *, name: str = "service", history: str | None = HISTORY) -> None:
+    def __init__(
+        self,
+        broker: str = "127.0.0.1:8000",
+        *,
+        name: str = "service",
+        token: str | None = None,
+        history: str | None = HISTORY,
+    ) -> None:
         self.broker = broker
         self.name = name
+        self._token = token
         self.handlers: list[Handler] = []
         self._before: list[Hook] = []
         self._after: list[Hook] = []
@@ -146,7 +154,7 @@ class Subscriber:
         Raises StartError where the broker refuses a subscription, BrokerUnreachable where there is none.
         """
         async with (
-            Client(self.broker, name=self.name) as self._client,
+            Client(self.broker, name=self.name, token=self._token) as self._client,
             self._keeping_tries(self._client),
             anyio.create_task_group() as tasks,
         ):
@@ -171,14 +179,17 @@ class Subscriber:
         return run(ServiceSettings, self._serve_program, argv)
 
     async def _serve_program(self, settings: ServiceSettings, stop: anyio.Event) -> None:
-        self.broker = settings.broker or self.broker
+        login = settings.login()
+        self.broker, self.name = login.address or self.broker, login.name(self.name)
+        self._token = login.token or self._token
         await self.serve(stop, drain_s=settings.drain)
 
     async def _serve_handler(
         self, handler: Handler, stop: anyio.Event, drain_s: float, *, task_status: TaskStatus[None]
     ) -> None:
         # A connection has one subscription a topic, and several functions may want the same topic.
-        async with Client(self.broker, name=f"{self.name}-{handler.options.as_}") as client:
+        name = f"{self.name}-{handler.options.as_}" if self._token is None else self.name
+        async with Client(self.broker, name=name, token=self._token) as client:
             reader = _Reader(client, await _subscribe(client, handler.options), handler)
             task_status.started()
             send, receive = anyio.create_memory_object_stream[_Item](handler.options.prefetch)

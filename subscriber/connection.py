@@ -58,9 +58,11 @@ class Connection:
 
         Raises StartError where the broker refuses a subscription.
         """
-        is_started = False
+        is_started, login = False, self._settings.login()
         while not self._phases.may_close.is_set():
-            async with Client(self._settings.broker, name=f"subscriber-{self._number}") as client:
+            async with Client(
+                login.address, name=login.name(f"subscriber-{self._number}"), token=login.token
+            ) as client:
                 self.client, confirmation = client, Confirmation(client)
                 self.readers = [await self._subscribe(topic, client, confirmation) for topic in self._settings.topic]
                 if not is_started:

@@ -14,8 +14,7 @@ from rich.table import Table
 
 from broker import Client, Refusal
 from broker.errors import StartError
-from broker.kinds import Address
-from broker.program import Name, ProgramSettings, settings_config
+from broker.program import ClientSettings, Name, settings_config
 from subscriber.latency import LatencyHistogram
 from subscriber.tries import HISTORY, Try, tries_of
 
@@ -24,12 +23,11 @@ __all__ = ["EventHistory", "HistorySettings", "Summary", "histories", "show_hist
 _WIDTH = 140
 
 
-class HistorySettings(ProgramSettings):
+class HistorySettings(ClientSettings):
     """Show the tries and processing times of handled events, the slowest first, and what they come to by subscription."""
 
     model_config = settings_config("python -m subscriber history")
 
-    broker: Address = Field("127.0.0.1:8000", description="address of the broker")
     history: Name = Field(HISTORY, description="topic that the history is kept in")
     from_: str = Field(
         "earliest", alias="from", description="where to begin: earliest, an offset of the history, or a time"
@@ -112,7 +110,8 @@ async def show_history(settings: HistorySettings, stop: anyio.Event) -> None:
 
 async def _read(settings: HistorySettings) -> list[Try]:
     tries: list[Try] = []
-    async with Client(settings.broker, name="history") as client:
+    login = settings.login()
+    async with Client(login.address, name=login.name("history"), token=login.token) as client:
         try:
             page = await client.read(settings.history, settings.from_)
             while page.events:

@@ -14,7 +14,7 @@ from anyio.abc import Process
 from anyio.streams.text import TextReceiveStream
 
 from broker.errors import StartError
-from subscriber.publishing import Offered
+from subscriber.publishing import Offered, PublishSettings
 from subscriber.settings import SubscriberSettings
 
 __all__ = ["Publishers"]
@@ -38,7 +38,7 @@ class Publishers:
         """Start them, until they are connected; those that still run at the end of the block are ended."""
         try:
             for number in range(self._settings.publishers):
-                self._processes.append(await anyio.open_process(self._words(number), stderr=None))
+                self._processes.append(await self._process(number))
             self._lines = [_lines(process) for process in self._processes]
             for lines in self._lines:
                 if await _next(lines) != "ready":
@@ -65,6 +65,12 @@ class Publishers:
         if not all(told):
             raise StartError("a publisher ended before it could tell how it went; what it said stands above")
         return int(began_at), [msgspec.json.decode(line, type=Offered) for line in told]
+
+    async def _process(self, number: int) -> Process:
+        login, prefix = self._settings.login(), PublishSettings.model_config.get("env_prefix", "")
+        # Not as flags, which everybody on the machine may read.
+        own = {f"{prefix}BROKER_USER": login.user or "", f"{prefix}BROKER_TOKEN": login.token or ""}
+        return await anyio.open_process(self._words(number), stderr=None, env={**os.environ, **own})
 
     def _words(self, number: int) -> Sequence[str]:
         settings = self._settings

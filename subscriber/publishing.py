@@ -17,8 +17,7 @@ from pydantic import Field
 
 from broker import Client, Receipt, Refusal
 from broker.client import Publisher
-from broker.kinds import Address
-from broker.program import Name, ProgramSettings, logger, ready, settings_config
+from broker.program import ClientSettings, Name, logger, ready, settings_config
 from broker.units import Bytes, Seconds
 from subscriber.latency import LatencyHistogram
 from subscriber.load import Plan
@@ -32,12 +31,11 @@ PAUSE_S: Final = 0.001
 FLUSH_S: Final = 30.0
 
 
-class PublishSettings(ProgramSettings):
+class PublishSettings(ClientSettings):
     """Offer events at a rate that does not give way, and tell how late they were sent and confirmed."""
 
     model_config = settings_config("python -m subscriber publish")
 
-    broker: Address = Field("127.0.0.1:8000", description="address of the broker")
     topic: list[Name] = Field(min_length=1, description="topic to publish to")
     rate: float = Field(1000.0, gt=0, description="events a second, over all topics")
     duration: Seconds = Field("10s", gt=0, validate_default=True, description="how long")
@@ -102,8 +100,8 @@ class _Run:
 
     async def run(self) -> Offered:
         """Publish everything; returns when all is confirmed, or the time for that is over."""
-        settings = self._settings
-        async with Client(settings.broker, name=settings.name) as client:
+        settings, login = self._settings, self._settings.login()
+        async with Client(login.address, name=login.name(settings.name), token=login.token) as client:
             topics = [self._topic(client, place) for place in range(len(settings.topic))]
             self._began_at = await _go() if settings.on_go else time.time()
             ready(settings.name, settings.broker)

@@ -5,8 +5,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from broker.kinds import Address
-from broker.program import Name, ProgramSettings, settings_config
+from broker.program import ClientSettings, Name, settings_config
 from broker.units import Bytes, Seconds
 
 __all__ = ["SubscriberSettings"]
@@ -14,7 +13,7 @@ __all__ = ["SubscriberSettings"]
 Share = Annotated[float, Field(ge=0, le=1)]
 
 
-class SubscriberSettings(ProgramSettings):
+class SubscriberSettings(ClientSettings):
     """Read topics, ack everything at once, and tell how fast it came and whether anything was lost, doubled or out of order.
 
     With --publish-rate it also publishes, by a plan that does not give way; latency then counts from when an event was due.
@@ -24,7 +23,6 @@ class SubscriberSettings(ProgramSettings):
 
     model_config = settings_config("python -m subscriber")
 
-    broker: Address = Field("127.0.0.1:8000", description="address of the broker")
     topic: list[Name] = Field(min_length=1, description="topic to subscribe to")
     as_: Name | None = Field(
         None,

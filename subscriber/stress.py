@@ -50,8 +50,11 @@ class Stress:
 
         Raises StartError where the broker refuses a subscription, or cannot say at the end how things stand.
         """
-        settings, phases = self.settings, self._phases
-        async with Client(settings.broker, name="stress") as client, anyio.create_task_group() as tasks:
+        settings, phases, login = self.settings, self._phases, self.settings.login()
+        async with (
+            Client(login.address, name=login.name("stress"), token=login.token) as client,
+            anyio.create_task_group() as tasks,
+        ):
             for connection in self._connections:
                 await tasks.start(connection.serve)
             opening = await self._balances(client)

@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -25,11 +26,12 @@ from broker.errors import BrokerLost
 from broker.program import Name
 from broker.protocol import replies
 
-__all__ = ["Shell"]
+__all__ = ["Conversation", "Screen", "Shell"]
 
 PROMPT: Final = "> "
 HISTORY_LINES: Final = 1000
 LEAVING_S: Final = 10.0
+AGAIN_S: Final = 0.2
 
 
 class Shell(Connection):
@@ -46,8 +48,8 @@ class Shell(Connection):
         """Converse until either side ends it. Raises BrokerLost where the broker did."""
         is_interactive = sys.stdin.isatty() and sys.stdout.isatty()
         with self.connect_socket() as connection:
-            screen = _Screen(terminal()) if is_interactive else _Pipe()
-            conversation = _Conversation(connection, screen, self.broker)
+            screen = Screen(terminal()) if is_interactive else _Pipe()
+            conversation = Conversation(connection, screen, self.broker)
             conversation.send(replies.hello_line(self.name, self.plain_token).decode().rstrip("\n"))
             conversation.begin()
             with self._editing() if is_interactive else nullcontext():
@@ -87,7 +89,7 @@ class _Pipe:
         sys.stdout.flush()
 
 
-class _Screen:
+class Screen:
     """Shows what comes above the line that is being typed."""
 
     def __init__(self, console: Console) -> None:
@@ -129,15 +131,17 @@ class _Screen:
         self._has_prompt = True
 
 
-class _Conversation:
+class Conversation:
     """The two directions of one connection."""
 
-    def __init__(self, connection: socket.socket, screen: _Screen | _Pipe, address: str) -> None:
+    def __init__(self, connection: socket.socket, screen: Screen | _Pipe, address: str) -> None:
         self._connection = connection
         self._screen = screen
         self._address = address
         self._is_leaving = False
         self._has_ended = False
+        self._is_hearing = self._is_told = False
+        self._telling = threading.Lock()
         self._listener = threading.Thread(target=self._listen, daemon=True, name="listener")
 
     def begin(self) -> None:
@@ -154,12 +158,13 @@ class _Conversation:
     def converse(self, lines: Iterator[str]) -> None:
         """Send lines until they or the connection end, and wait for what is still to come. Raises BrokerLost."""
         try:
-            for line in lines:
-                if line.strip().lower() == "quit":
-                    break
-                self.send(line)
-            self._is_leaving = True
-            self.send("quit")
+            with self._hearing():
+                for line in lines:
+                    if line.strip().lower() == "quit":
+                        break
+                    self.send(line)
+                self._is_leaving = True
+                self.send("quit")
         except KeyboardInterrupt:
             if not self._has_ended:
                 raise
@@ -176,6 +181,36 @@ class _Conversation:
                 if lines:
                     self._screen.show(lines)
         self._has_ended = True
-        if not self._is_leaving and isinstance(self._screen, _Screen):
-            # The main thread waits for a key that may never come.
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+        if not self._is_leaving and isinstance(self._screen, Screen):
+            self._tell()
+
+    def _tell(self) -> None:
+        """Interrupt the main thread, which waits for a key that may never come.
+
+        A signal that comes when readline has shown its prompt and does not wait yet is noticed with the next key only; so it
+        is sent until it is heard.
+        """
+        while True:
+            with self._telling:
+                if self._is_told:
+                    return
+                if self._is_hearing:
+                    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            time.sleep(AGAIN_S)
+
+    @contextmanager
+    def _hearing(self) -> Iterator[None]:
+        """Be interrupted once, however often it is told that the connection has ended."""
+        before = signal.signal(signal.SIGINT, self._interrupt)
+        self._is_hearing = True
+        try:
+            yield
+        finally:
+            with self._telling:
+                self._is_told = True
+            signal.signal(signal.SIGINT, before)
+
+    def _interrupt(self, *_: object) -> None:
+        if not self._is_told:
+            self._is_told = self._has_ended
+            raise KeyboardInterrupt

@@ -24,7 +24,7 @@ class Connection:
     """A connection that has greeted the broker. Raises BrokerUnreachable, Refusal.
 
     `set_aside` is given each event's line that comes before a reply. A reply that takes longer than `timeout_s` seconds is
-    a lost connection.
+    a lost connection; so is one on which nothing comes for so long and then no reply to a ``ping``.
     """
 
     def __init__(
@@ -37,6 +37,7 @@ class Connection:
         set_aside: Callable[[bytes], None],
     ) -> None:
         self._address = address
+        self._timeout_s = timeout_s
         self._set_aside = set_aside
         host, port = split_address(address)
         try:
@@ -95,11 +96,15 @@ class Connection:
         return lines
 
     def events(self, within_s: float | None) -> bool:
-        """Set aside the events that have come; waits up to `within_s` seconds for the first. Returns whether there was one.
+        """Set aside the events that have come; waits up to `within_s` seconds for the first. Returns whether one came by then.
 
-        Raises BrokerLost, and Refusal where the broker takes its leave.
+        Where nothing comes for `timeout_s` seconds it returns, too, having seen that the broker is still there; events may
+        have come meanwhile. Raises BrokerLost, and Refusal where the broker takes its leave.
         """
-        if b"\n" not in self._buffer and not self._is_readable(within_s):
+        is_long = within_s is None or within_s > self._timeout_s
+        if b"\n" not in self._buffer and not self._is_readable(self._timeout_s if is_long else within_s):
+            if is_long:
+                self.ask(b"ping\n")
             return False
         for line in (self._line(), *self.lines(self._buffer.count(b"\n"))):
             if line.startswith(b"-"):

@@ -121,6 +121,7 @@ class SyncExactlyOnceSubscription(SyncSubscription):
         self._spool = spool
         self._taking = Taking(spool, topic, name)
         self._arrived: list[StoredEvent] = []
+        self._acked: list[Incoming] = []
 
     def deliver(self, event: StoredEvent) -> None:
         """The client's: an event has come; it is handed over when it has been taken."""
@@ -136,12 +137,14 @@ class SyncExactlyOnceSubscription(SyncSubscription):
     def end(self) -> None:
         """The client's: it was unsubscribed; what the broker has forgotten need not be finished."""
         self._taking.forget()
+        self._acked = []
         super().end()
 
     def ack(self, events: Sequence[StoredEvent]) -> None:
         """Say that the application is done with events: first on this disk, then to the broker.
 
-        Raises what `take` raises: what comes in their place is taken here.
+        What the broker does not settle now, HandshakeFailed after five tries, is said again with the next ack, or by the next
+        client. Raises also what `take` raises: what comes in their place is taken here.
         """
         acked = self._taking.acked(events)
         self.stale += len(events) - len(acked)
@@ -182,9 +185,13 @@ class SyncExactlyOnceSubscription(SyncSubscription):
         _raise(failures)
 
     def _finish(self, entries: list[Incoming]) -> None:
-        for at in range(0, len(entries), TOGETHER):
-            steps, failures = self._say("pubcomp", entries[at : at + TOGETHER], Step.OK_COMP)
+        """Have the broker settle what is acked, beginning with what it did not settle before."""
+        self._acked += entries
+        while chunk := self._acked[:TOGETHER]:
+            steps, failures = self._say("pubcomp", chunk, Step.OK_COMP)
             self._taking.finished(steps)
+            done = {entry.key for entry, _ in steps}
+            self._acked = [entry for entry in self._acked if entry.key not in done]
             _raise(failures)
 
     def _say(

@@ -34,10 +34,14 @@ class SyncSubscription:
             yield events
 
     def take(self, within_s: float | None = None) -> list[StoredEvent]:
-        """Return what has arrived and was not yet returned; none after `within_s` seconds without any. Raises BrokerLost."""
+        """Return what has arrived and was not yet returned; none after `within_s` seconds without any.
+
+        Raises BrokerLost, also of a broker that is silent and does not answer a ``ping``.
+        """
         deadline = None if within_s is None else monotonic() + within_s
         while not self._has_ended and not self._is_filled():
-            if not self._connection.events(None if deadline is None else max(0.0, deadline - monotonic())):
+            left_s = None if deadline is None else max(0.0, deadline - monotonic())
+            if not self._connection.events(left_s) and left_s == 0:
                 break
         events = list(self._events)
         self._events.clear()

@@ -9,8 +9,10 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as fn
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from broker.login import Login
 from spark.backfill.collection import TWEETS, USERS
 from spark.backfill.settings import BackfillSettings
+from spark.options import broker_options
 from spark.rows import columns
 
 __all__ = ["CHANGES", "stored_changes"]
@@ -60,15 +62,16 @@ def _timed(session: SparkSession, settings: BackfillSettings, documents: DataFra
         nothing = fn.lit(None).cast("bigint")
         unknown = fn.lit(None).cast("string")
         return documents.withColumns({"at": fn.col("own"), "lag_ms": nothing, "offset": fn.col("own"), "op": unknown})
-    told = documents.join(_moments(session, settings.broker, topic), "_id", "left")
+    told = documents.join(_moments(session, settings.login(), topic), "_id", "left")
     # Documents that the topic does not hold come before all that it does, in the order of their own time.
     before = fn.coalesce("offset", fn.col("own") - fn.lit(1 << 62))
     return told.withColumns({"at": fn.coalesce("at", "own"), "offset": before})
 
 
-def _moments(session: SparkSession, broker: str, topic: str) -> DataFrame:
+def _moments(session: SparkSession, login: Login, topic: str) -> DataFrame:
     """Say when each document of a topic of changes was stored: `_id`, `op`, `at`, `lag_ms` and `offset`."""
-    rows = session.read.format("tweetwire").schema(_TIMED).option("broker", broker).option("topic", topic).load()
+    options = {**broker_options(login), "topic": topic}
+    rows = session.read.format("tweetwire").schema(_TIMED).options(**options).load()
     arrived = fn.unix_millis("timestamp")
     at = fn.least(fn.coalesce("msg.at", arrived), arrived)
     return rows.where(fn.col("msg.op").isin("insert", "snapshot")).select(

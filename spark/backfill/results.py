@@ -44,7 +44,7 @@ def publish_windows(windows: DataFrame, statistic: str, topic: str, settings: Ba
     """Publish `windows_of` in their order, a chunk at a time, with their totals. Raises what the broker refuses with."""
     producer = f"backfill.{settings.database}.{round(settings.window * 1000)}ms.{settings.event_time}"
     result = Published()
-    with Link(settings.broker, name="spark-backfill") as link:
+    with Link(settings.login(), name="spark-backfill") as link:
         for events in _chunks(_events(windows, producer)):
             receipts = link.call(partial(_publish, statistic, topic, producer, events))
             stored = sum(receipt.count for receipt in receipts if not receipt.is_duplicate)

@@ -43,7 +43,7 @@ class Outcome(Struct):
 async def backfill(settings: BackfillSettings, stop: anyio.Event) -> None:
     """Compute and publish everything, or until `stop`. Raises StartError and BrokerUnreachable."""
     _see_packages()
-    await to_thread.run_sync(see_broker, settings.broker)
+    await to_thread.run_sync(see_broker, settings.login(), [settings.tweets_topic, settings.users_topic])
     await to_thread.run_sync(_see_mongodb, settings)
     with DriverThread() as thread:
         session = await thread.run(partial(build_session, settings.master, ui_port=settings.ui_port))

@@ -4,14 +4,13 @@ from typing import Literal
 
 from pydantic import Field, field_validator
 
-from broker.kinds import Address
-from broker.program import ProgramSettings, settings_config
+from broker.program import ClientSettings, settings_config
 from broker.units import Seconds
 
 __all__ = ["BackfillSettings"]
 
 
-class BackfillSettings(ProgramSettings):
+class BackfillSettings(ClientSettings):
     """Compute both statistics of everything that is in MongoDB, and publish each window once.
 
     The results are the events of the topics tweets_stats_backfill and users_stats_backfill: the members of tweets_stats
@@ -21,7 +20,6 @@ class BackfillSettings(ProgramSettings):
     model_config = settings_config("python -m spark backfill")
 
     job: Literal["tweets-stats", "users-stats", "all"] = Field("all", description="statistics that are computed")
-    broker: Address = Field("127.0.0.1:8000", description="the broker")
     mongo_url: str = Field("mongodb://127.0.0.1:27017", description="address of MongoDB")
     database: str = Field("rtp_sse_db", pattern=r"^[A-Za-z0-9_-]{1,63}$", description="name of the database")
     mongo_timeout: Seconds = Field("10s", gt=0, validate_default=True, description="time to wait for MongoDB")

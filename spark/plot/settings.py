@@ -4,19 +4,17 @@ from pathlib import Path
 
 from pydantic import Field, field_validator
 
-from broker.kinds import Address
-from broker.program import ProgramSettings, settings_config
+from broker.program import ClientSettings, settings_config
 from broker.units import Seconds
 
 __all__ = ["PlotSettings"]
 
 
-class PlotSettings(ProgramSettings):
+class PlotSettings(ClientSettings):
     """Draw the last hour of both statistics topics: one HTML page that needs nothing else, or a PNG."""
 
     model_config = settings_config("python -m spark plot")
 
-    broker: Address = Field("127.0.0.1:8000", description="the broker")
     last: Seconds = Field("1h", gt=0, validate_default=True, description="how far back the picture goes")
     out: Path = Field(Path("stats.html"), description="file that is written: ….html or ….png")
     tweets_stats_topic: str = Field("tweets_stats", description="topic of the tweets' statistics")

@@ -33,8 +33,8 @@ async def write_plot(settings: PlotSettings, stop: anyio.Event) -> None:
 
 
 def _read(settings: PlotSettings, since: datetime) -> tuple[list[Window], list[Window]]:
-    see_broker(settings.broker)
-    with Link(settings.broker, name="spark-plot") as link:
+    see_broker(settings.login(), [settings.tweets_stats_topic, settings.users_stats_topic])
+    with Link(settings.login(), name="spark-plot") as link:
         return (
             windows_since(link, settings.tweets_stats_topic, since),
             windows_since(link, settings.users_stats_topic, since),

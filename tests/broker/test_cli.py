@@ -15,12 +15,14 @@ from pathlib import Path
 from typing import Any, Self
 
 import pytest
+from rich.console import Console
 
-from broker import Client, Event, Refusal, SyncClient
+from broker import BrokerLost, Client, Event, Refusal, SyncClient
 from broker.cli import COMMANDS, main
 from broker.cli.completion import Completion
 from broker.cli.display import printable
 from broker.cli.export import GAP
+from broker.cli.shell import Conversation, Screen
 from tests.processes import BrokerProcess
 
 PATIENCE_S = 60.0
@@ -505,6 +507,30 @@ def test_ctrl_c_ends_the_shell(broker: BrokerProcess, tmp_path: Path) -> None:
         terminal.until("+PONG")
         terminal.type("half")
         assert terminal.interrupted() == 130
+
+
+class HardOfHearing(Screen):
+    """Loses an interrupt, as readline may between its prompt and its wait for a key."""
+
+    def typed(self) -> Iterator[str]:
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+        signal.sigwait([signal.SIGINT])
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+        time.sleep(PATIENCE_S)
+        yield "quit"
+
+
+def test_an_interrupt_that_is_lost_at_the_prompt_comes_again() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        screen = HardOfHearing(Console())
+        conversation = Conversation(ours, screen, "here:1")
+        theirs.shutdown(socket.SHUT_RDWR)
+        conversation.begin()
+        with pytest.raises(BrokerLost):
+            conversation.converse(screen.typed())
+    assert signal.getsignal(signal.SIGINT) is before
 
 
 def test_a_script_can_use_the_shell(client: SyncClient, broker: BrokerProcess) -> None:

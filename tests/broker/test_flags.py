@@ -16,6 +16,7 @@ from broker.dashboard.settings import DashboardSettings
 from broker.errors import StartError
 from broker.flags import read_flags
 from broker.kinds import Address, Folder, Metavar
+from broker.login import Login
 from broker.program import ProgramSettings, settings_config
 from broker.settings import BrokerSettings
 from broker.units import Bytes, Seconds
@@ -167,3 +168,36 @@ def test_what_is_wrong_is_one_sentence(words: list[str], sentence: str) -> None:
         read_flags(Example, words)
     assert str(error.value).startswith(sentence)
     assert "\n" not in str(error.value)
+
+
+def test_a_program_takes_its_user_and_token_from_the_environment_and_shows_the_token_nowhere(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TWEETWIRE_SPARK_BROKER_USER", "spark")
+    monkeypatch.setenv("TWEETWIRE_SPARK_BROKER_TOKEN", "s-secret")
+    settings = read_flags(SparkSettings, ["all", "--broker", "b:1"])
+    assert settings.login() == Login("b:1", "spark", "s-secret")
+    assert settings.login().name("spark-sink") == "spark"
+    assert "s-secret" not in f"{settings!r} {settings.login()!r} {help_of(SparkSettings, capsys)}"
+
+
+def test_an_empty_user_and_token_are_none_as_compose_writes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TWEETWIRE_SPARK_BROKER_USER", "")
+    monkeypatch.setenv("TWEETWIRE_SPARK_BROKER_TOKEN", "")
+    login = read_flags(SparkSettings, ["all"]).login()
+    assert (login, login.name("spark-sink")) == (Login("127.0.0.1:8000"), "spark-sink")
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (["--broker-user", "spark"], "go together"),
+        (["--broker-token", "s-secret"], "go together"),
+        (["--broker-user", "spark", "--broker-token", "s-secret two"], "a token is a word without spaces"),
+        (["--broker-user", "spark\nsub x", "--broker-token", "s-secret"], "1-128 of"),
+    ],
+)
+def test_what_is_no_login_is_one_sentence_without_the_token(flags: list[str], sentence: str) -> None:
+    with pytest.raises(StartError, match=sentence) as refused:
+        read_flags(SparkSettings, ["all", *flags])
+    assert "s-secret" not in str(refused.value)

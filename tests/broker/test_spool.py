@@ -1,8 +1,6 @@
 """The client's half of the handshakes: what it keeps on its disk, how long it tries, and what it goes on with."""
 
 import os
-import socket
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -16,6 +14,7 @@ from broker.handshakes import Spool
 from broker.handshakes.spool import COMPACT_BYTES, Incoming, Outgoing
 from broker.handshakes.steps import PAUSES_S
 from broker.protocol.handshakes import State
+from tests.broker.scripted import answering, scripted_broker
 from tests.processes import BrokerProcess
 
 pytestmark = pytest.mark.anyio
@@ -32,36 +31,6 @@ def opened(folder: Path, name: str = "ann") -> Iterator[Spool]:
         yield spool
     finally:
         spool.close()
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """One broker for the tests of this file, each on a topic of its own."""
-    with BrokerProcess(tmp_path_factory.mktemp("data") / "broker") as process:
-        yield process
-
-
-@pytest.fixture
-def topic(request: pytest.FixtureRequest) -> str:
-    return str(request.node.name).partition("[")[0]
-
-
-@contextmanager
-def stubborn_broker(reply: bytes) -> Iterator[str]:
-    """A listener that greets and then answers every ``pub2`` the same, or not at all."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def serve() -> None:
-            connection, _ = listener.accept()
-            with connection, connection.makefile("rb") as lines:
-                connection.sendall(b"+OK tweetwire broker test, type help\n")
-                for line in lines:
-                    connection.sendall(reply if line.startswith(b"pub2 ") else b"+OK hello ann\n")
-
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        yield f"127.0.0.1:{listener.getsockname()[1]}"
-        thread.join(30)
 
 
 def test_states_come_back_and_what_is_done_does_not(tmp_path: Path) -> None:
@@ -130,9 +99,9 @@ def test_two_processes_with_one_name_are_told_apart(tmp_path: Path) -> None:
 
 
 async def test_a_message_is_stored_once_and_its_receipt_tells_where(
-    broker: BrokerProcess, topic: str, tmp_path: Path
+    shared_broker: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:
-    async with Client(broker.address, name="ann", spool=tmp_path / "spool") as client:
+    async with Client(shared_broker.address, name="ann", spool=tmp_path / "spool") as client:
         receipts = {}
 
         async def publish(id_: str) -> None:
@@ -151,12 +120,14 @@ async def test_a_message_is_stored_once_and_its_receipt_tells_where(
     assert again.durability == "synced"
 
 
-async def test_what_a_process_has_left_is_sent_by_the_next(broker: BrokerProcess, topic: str, tmp_path: Path) -> None:
-    with SyncClient(broker.address, name="ann") as client:
+async def test_what_a_process_has_left_is_sent_by_the_next(
+    shared_broker: BrokerProcess, topic: str, tmp_path: Path
+) -> None:
+    with SyncClient(shared_broker.address, name="ann") as client:
         client.command(f'pub2 {topic} {{"id":"m1","priority":0,"msg":1}}')
     with opened(tmp_path / "spool") as spool:
         spool.put([message(1, State.RECEIVED, topic), message(2, topic=topic), message(3, topic=topic)])
-    async with Client(broker.address, name="ann", spool=tmp_path / "spool") as client:
+    async with Client(shared_broker.address, name="ann", spool=tmp_path / "spool") as client:
         with anyio.fail_after(60):
             while client.unsent:
                 await anyio.sleep(0.02)
@@ -165,19 +136,19 @@ async def test_what_a_process_has_left_is_sent_by_the_next(broker: BrokerProcess
 
 
 async def test_a_broker_that_has_lost_what_it_held_gets_it_again(
-    broker: BrokerProcess, topic: str, tmp_path: Path
+    shared_broker: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:
     with opened(tmp_path / "spool") as spool:
         spool.put([message(1, State.RECEIVED, topic)])
-    async with Client(broker.address, name="ann", spool=tmp_path / "spool") as client:
+    async with Client(shared_broker.address, name="ann", spool=tmp_path / "spool") as client:
         receipt = await client.publish(topic, Event(id="m1", msg=1), qos=2)
         assert [event.offset for event in (await client.read(topic, 0)).events] == [receipt.first] == [0]
 
 
 async def test_what_the_broker_does_not_want_is_given_up_and_said(
-    broker: BrokerProcess, topic: str, tmp_path: Path
+    shared_broker: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:
-    async with Client(broker.address, name="ann", spool=tmp_path / "spool") as client:
+    async with Client(shared_broker.address, name="ann", spool=tmp_path / "spool") as client:
         await client.command(f'schema {topic} {{"type":"integer"}}')
         with pytest.raises(Refusal, match="schema"):
             await client.publish(topic, Event(id="m1", msg="text"), qos=2)
@@ -192,7 +163,7 @@ async def test_after_five_tries_it_is_said_clearly_and_the_message_is_kept(
     reply: bytes, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("broker.handshakes.steps.PAUSES_S", [pause / 20 for pause in PAUSES_S])
-    with stubborn_broker(reply) as address:
+    with scripted_broker(answering({b"pub2": reply})) as address:
         async with Client(address, name="ann", spool=tmp_path, answer_s=0.05 if not reply else 10.0) as client:
             with pytest.raises(HandshakeFailed, match=f"gave up pub2 t after 5 tries .{why}.; it is kept"):
                 await client.publish("t", Event(id="m1", msg=1), qos=2)
@@ -202,9 +173,9 @@ async def test_after_five_tries_it_is_said_clearly_and_the_message_is_kept(
 
 
 async def test_events_are_handed_over_once_and_acked_on_this_disk_first(
-    broker: BrokerProcess, topic: str, tmp_path: Path
+    shared_broker: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:
-    async with Client(broker.address, name="ann", spool=tmp_path / "spool") as client:
+    async with Client(shared_broker.address, name="ann", spool=tmp_path / "spool") as client:
         async with client.publisher(topic) as publisher:
             await publisher.publish_many(Event(id=f"m{n}", msg=n, priority=n % 3) for n in range(2000))
         subscription = await client.subscribe(topic, as_="s", from_="earliest", prefetch=100, qos=2)
@@ -225,13 +196,13 @@ async def test_events_are_handed_over_once_and_acked_on_this_disk_first(
 
 
 async def test_what_was_handed_over_and_not_acked_comes_again_to_the_next_process_and_says_so(
-    broker: BrokerProcess, topic: str, tmp_path: Path
+    shared_broker: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:
-    with SyncClient(broker.address) as client:
+    with SyncClient(shared_broker.address) as client:
         client.publish_many(topic, (Event(id=f"m{n}", msg=n) for n in range(3)))
     seen = []
     for is_first in (True, False):
-        async with Client(broker.address, name="ann", spool=tmp_path / "spool") as client:
+        async with Client(shared_broker.address, name="ann", spool=tmp_path / "spool") as client:
             subscription = await client.subscribe(topic, as_="s", from_="earliest", prefetch=3, qos=2)
             got = []
             while len(got) < (3 if is_first else 2):
@@ -242,9 +213,9 @@ async def test_what_was_handed_over_and_not_acked_comes_again_to_the_next_proces
 
 
 async def test_an_older_connection_of_a_client_cannot_take_what_the_newer_one_was_refused(
-    broker: BrokerProcess, topic: str
+    shared_broker: BrokerProcess, topic: str
 ) -> None:
-    with SyncClient(broker.address, name="ann") as old, SyncClient(broker.address, name="ann") as new:
+    with SyncClient(shared_broker.address, name="ann") as old, SyncClient(shared_broker.address, name="ann") as new:
         old.publish(topic, Event(id="m", msg=1))
         new.command(f'pub2 {topic} {{"id":"x","msg":1}}')
         for line in (
@@ -258,13 +229,13 @@ async def test_an_older_connection_of_a_client_cannot_take_what_the_newer_one_wa
         assert new.command(f"pubrel {topic} x") == f"+COMP {topic} x 1 synced"
 
 
-async def test_what_is_missing_for_it_is_said(broker: BrokerProcess, topic: str, tmp_path: Path) -> None:
-    async with Client(broker.address) as client:
+async def test_what_is_missing_for_it_is_said(shared_broker: BrokerProcess, topic: str, tmp_path: Path) -> None:
+    async with Client(shared_broker.address) as client:
         with pytest.raises(ValueError, match="needs a folder"):
             await client.publish(topic, Event(id="m1", msg=1), qos=2)
         with pytest.raises(ValueError, match="needs a folder"):
             await client.subscribe(topic, as_="s", qos=2)
-    async with Client(broker.address, spool=tmp_path / "spool") as client:
+    async with Client(shared_broker.address, spool=tmp_path / "spool") as client:
         with pytest.raises(ValueError, match="as_="):
             await client.subscribe(topic, qos=2)
         with pytest.raises(Refusal, match="unknown_topic"):

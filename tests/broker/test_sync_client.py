@@ -1,9 +1,5 @@
 """The blocking client: subscriptions whose events are asked for, and exactly-once handshakes with the async client's files."""
 
-import socket
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -12,23 +8,13 @@ from broker import BrokerLost, Client, Event, HandshakeFailed, Refusal, StoredEv
 from broker.errors import SpoolTaken
 from broker.handshakes import Spool
 from broker.handshakes.spool import Outgoing
-from broker.handshakes.steps import PAUSES_S
+from broker.handshakes.steps import PAUSES_S, TRIES
 from broker.protocol.handshakes import State
+from tests.broker.scripted import answering, scripted_broker
 from tests.processes import BrokerProcess, until
 
 WITHIN_S = 30.0
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """One broker for the tests of this file, each on a topic of its own."""
-    with BrokerProcess(tmp_path_factory.mktemp("data") / "broker") as process:
-        yield process
-
-
-@pytest.fixture
-def topic(request: pytest.FixtureRequest) -> str:
-    return str(request.node.name).partition("[")[0]
+STORED = b'{"topic":"t","offset":0,"timestamp":1,"id":"m0","priority":0,"msg":1,"attempt":1}\n'
 
 
 def numbered(count: int) -> list[Event]:
@@ -45,28 +31,10 @@ def taken(subscription: SyncSubscription, count: int) -> list[StoredEvent]:
     return events
 
 
-@contextmanager
-def odd_broker(reply: bytes) -> Iterator[str]:
-    """A listener that greets and then answers every ``pub2`` the same, or hangs up at it."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-
-        def serve() -> None:
-            connection, _ = listener.accept()
-            with connection, connection.makefile("rb") as lines:
-                connection.sendall(b"+OK tweetwire broker test, type help\n")
-                for line in lines:
-                    if line.startswith(b"pub2 ") and not reply:
-                        return
-                    connection.sendall(reply if line.startswith(b"pub2 ") else b"+OK hello ann\n")
-
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
-        yield f"127.0.0.1:{listener.getsockname()[1]}"
-        thread.join(WITHIN_S)
-
-
-def test_events_come_to_who_asks_for_them_and_end_with_the_subscription(broker: BrokerProcess, topic: str) -> None:
-    with SyncClient(broker.address) as client:
+def test_events_come_to_who_asks_for_them_and_end_with_the_subscription(
+    shared_broker: BrokerProcess, topic: str
+) -> None:
+    with SyncClient(shared_broker.address) as client:
         subscription = client.subscribe(topic, as_="s", from_="earliest", prefetch=10, create=True)
         assert subscription.take(0.0) == []
         client.publish_many(topic, numbered(25))
@@ -81,8 +49,10 @@ def test_events_come_to_who_asks_for_them_and_end_with_the_subscription(broker: 
         assert "s" not in client.stats()["topics"][topic]["subscriptions"]
 
 
-def test_two_subscriptions_have_their_own_events_whatever_is_asked_between(broker: BrokerProcess, topic: str) -> None:
-    with SyncClient(broker.address) as client:
+def test_two_subscriptions_have_their_own_events_whatever_is_asked_between(
+    shared_broker: BrokerProcess, topic: str
+) -> None:
+    with SyncClient(shared_broker.address) as client:
         one, other = (client.subscribe(f"{topic}.{name}", as_="s", create=True) for name in ("a", "b"))
         with pytest.raises(ValueError, match=r"has a subscription to .* already"):
             client.subscribe(f"{topic}.a", as_="t")
@@ -93,8 +63,8 @@ def test_two_subscriptions_have_their_own_events_whatever_is_asked_between(broke
         assert [event.decode() for event in taken(one, 10)] == list(range(0, 20, 2))
 
 
-def test_what_is_given_back_comes_again_and_what_is_late_is_counted(broker: BrokerProcess, topic: str) -> None:
-    with SyncClient(broker.address) as client:
+def test_what_is_given_back_comes_again_and_what_is_late_is_counted(shared_broker: BrokerProcess, topic: str) -> None:
+    with SyncClient(shared_broker.address) as client:
         client.publish_many(topic, numbered(2))
         subscription = client.subscribe(topic, as_="s", from_="earliest", prefetch=2)
         first, second = taken(subscription, 2)
@@ -111,12 +81,12 @@ def test_what_is_given_back_comes_again_and_what_is_late_is_counted(broker: Brok
             subscription.extend([second])
 
 
-def test_a_durable_one_goes_on_with_the_next_client(broker: BrokerProcess, topic: str) -> None:
-    with SyncClient(broker.address) as client:
+def test_a_durable_one_goes_on_with_the_next_client(shared_broker: BrokerProcess, topic: str) -> None:
+    with SyncClient(shared_broker.address) as client:
         client.publish_many(topic, numbered(3))
         subscription = client.subscribe(topic, as_="s", from_="earliest")
         subscription.ack(taken(subscription, 3)[:1])
-    with SyncClient(broker.address) as client:
+    with SyncClient(shared_broker.address) as client:
         assert [event.id for event in taken(client.subscribe(topic, as_="s"), 2)] == ["m1", "m2"]
 
 
@@ -128,8 +98,56 @@ def test_a_broker_that_ends_is_told_to_who_waits_for_events(tmp_path: Path) -> N
             subscription.take()
 
 
-def test_a_message_is_stored_once_however_often_it_is_given(broker: BrokerProcess, topic: str, tmp_path: Path) -> None:
-    with SyncClient(broker.address, name="ann", spool=tmp_path) as client:
+def test_a_broker_that_goes_silent_is_lost_to_who_waits_for_events() -> None:
+    pings: list[bytes] = []
+
+    def answer(line: bytes) -> bytes:
+        if not line.startswith(b"ping"):
+            return b"+OK sub t as=s from=0 pending=0 prefetch=200\n"
+        pings.append(line)
+        # An event on its way meets the first ping; the second is answered by nobody.
+        return b"" if len(pings) > 1 else STORED + b"+PONG\n"
+
+    with scripted_broker(answer) as address, SyncClient(address, timeout_s=1.0) as client:
+        subscription = client.subscribe("t", as_="s")
+        assert subscription.take(0.01) == []
+        assert not pings
+        assert [event.id for event in subscription.take()] == ["m0"]
+        assert len(pings) == 1
+        with pytest.raises(BrokerLost):
+            subscription.take()
+    assert len(pings) == 2
+
+
+def test_what_the_broker_does_not_settle_now_it_is_told_with_the_next_ack(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.sync_client.handshakes.PAUSES_S", [0.0] * TRIES)
+    told: list[bytes] = []
+
+    def answer(line: bytes) -> bytes:
+        if line.startswith(b"pubcomp"):
+            told.append(line)
+            return b"-ERR disk full\n" if len(told) <= TRIES else b"+OK comp t @0\n"
+        if line.startswith(b"sub"):
+            return b"+OK sub t as=s from=0 pending=2 prefetch=2\n" + STORED + STORED.replace(b"0", b"1")
+        return b"+REL t @0\n"
+
+    with scripted_broker(answer) as address, SyncClient(address, name="ann", spool=tmp_path) as client:
+        subscription = client.subscribe("t", as_="s", prefetch=2, qos=2)
+        first, second = taken(subscription, 2)
+        with pytest.raises(HandshakeFailed, match="gave up pubcomp t after 5 tries"):
+            subscription.ack([first])
+        assert client.unfinished == 2
+        subscription.ack([second])
+        assert client.unfinished == 0
+    assert told == [b"pubcomp t @0\n"] * (TRIES + 1) + [b"pubcomp t @1\n"]
+
+
+def test_a_message_is_stored_once_however_often_it_is_given(
+    shared_broker: BrokerProcess, topic: str, tmp_path: Path
+) -> None:
+    with SyncClient(shared_broker.address, name="ann", spool=tmp_path) as client:
         first = client.publish(topic, Event(id="m0", msg=0), qos=2)
         receipts = client.publish_many(topic, numbered(700) + numbered(5), qos=2)
         assert client.publish(topic, Event(id="m0", msg=0), qos=2) == first == receipts[0]
@@ -139,8 +157,8 @@ def test_a_message_is_stored_once_however_often_it_is_given(broker: BrokerProces
         assert [event.id for event in client.read(topic, 0).events] == [event.id for event in numbered(700)]
 
 
-def test_what_either_client_has_left_the_other_sends(broker: BrokerProcess, topic: str, tmp_path: Path) -> None:
-    with SyncClient(broker.address, name="ann") as client:
+def test_what_either_client_has_left_the_other_sends(shared_broker: BrokerProcess, topic: str, tmp_path: Path) -> None:
+    with SyncClient(shared_broker.address, name="ann") as client:
         client.command(f'pub2 {topic} {{"id":"m0","priority":0,"msg":0}}')
     states = [State.RECEIVED, State.KEPT, State.RECEIVED]
     spool = Spool(tmp_path, "ann")
@@ -149,17 +167,17 @@ def test_what_either_client_has_left_the_other_sends(broker: BrokerProcess, topi
         for number, state in enumerate(states)
     )
     with pytest.raises(SpoolTaken):
-        SyncClient(broker.address, name="ann", spool=tmp_path)
+        SyncClient(shared_broker.address, name="ann", spool=tmp_path)
     spool.close()
-    with SyncClient(broker.address, name="ann", spool=tmp_path) as client:
+    with SyncClient(shared_broker.address, name="ann", spool=tmp_path) as client:
         assert client.unsent == 0
         assert sorted(event.id for event in client.read(topic, 0).events) == ["m0", "m1", "m2"]
 
 
 def test_what_the_broker_does_not_want_is_given_up_and_the_rest_is_stored(
-    broker: BrokerProcess, topic: str, tmp_path: Path
+    shared_broker: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:
-    with SyncClient(broker.address, name="ann", spool=tmp_path) as client:
+    with SyncClient(shared_broker.address, name="ann", spool=tmp_path) as client:
         client.command(f'schema {topic} {{"type":"integer"}}')
         with pytest.raises(Refusal, match="schema"):
             client.publish_many(topic, [Event(id="a", msg=1), Event(id="b", msg="text"), Event(id="c", msg=2)], qos=2)
@@ -169,27 +187,33 @@ def test_what_the_broker_does_not_want_is_given_up_and_the_rest_is_stored(
 
 def test_after_five_tries_it_is_said_and_the_message_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("broker.sync_client.handshakes.PAUSES_S", [pause / 20 for pause in PAUSES_S])
-    with odd_broker(b"-ERR disk full\n") as address, SyncClient(address, name="ann", spool=tmp_path) as client:
+    with (
+        scripted_broker(answering({b"pub2": b"-ERR disk full\n"})) as address,
+        SyncClient(address, name="ann", spool=tmp_path) as client,
+    ):
         with pytest.raises(HandshakeFailed, match=r"gave up pub2 t after 5 tries .disk full.; it is kept"):
             client.publish("t", Event(id="m1", msg=1), qos=2)
         assert client.unsent == 1
 
 
 def test_a_lost_connection_leaves_the_message_to_the_next_client(
-    broker: BrokerProcess, topic: str, tmp_path: Path
+    shared_broker: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:
-    with odd_broker(b"") as address, SyncClient(address, name="ann", spool=tmp_path) as client:
+    with (
+        scripted_broker(answering({b"pub2": None})) as address,
+        SyncClient(address, name="ann", spool=tmp_path) as client,
+    ):
         with pytest.raises(BrokerLost):
             client.publish(topic, Event(id="m1", msg=1), qos=2)
         assert client.unsent == 1
-    with SyncClient(broker.address, name="ann", spool=tmp_path) as client:
+    with SyncClient(shared_broker.address, name="ann", spool=tmp_path) as client:
         assert [event.id for event in client.read(topic, 0).events] == ["m1"]
 
 
 def test_events_are_handed_over_once_and_acked_on_this_disk_first(
-    broker: BrokerProcess, topic: str, tmp_path: Path
+    shared_broker: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:
-    with SyncClient(broker.address, name="ann", spool=tmp_path) as client:
+    with SyncClient(shared_broker.address, name="ann", spool=tmp_path) as client:
         client.publish_many(topic, (Event(id=f"m{n}", msg=n, priority=n % 3) for n in range(1500)))
         subscription = client.subscribe(topic, as_="s", from_="earliest", prefetch=1000, qos=2)
         seen: list[str] = []
@@ -209,20 +233,20 @@ def test_events_are_handed_over_once_and_acked_on_this_disk_first(
 
 @pytest.mark.anyio
 async def test_what_was_handed_over_and_not_acked_comes_again_to_the_next_client_and_says_so(
-    broker: BrokerProcess, topic: str, tmp_path: Path
+    shared_broker: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:
     options = {"as_": "s", "from_": "earliest", "prefetch": 3, "qos": 2}
-    with SyncClient(broker.address, name="ann", spool=tmp_path) as client:
+    with SyncClient(shared_broker.address, name="ann", spool=tmp_path) as client:
         client.publish_many(topic, numbered(3))
         subscription = client.subscribe(topic, **options)
         events = taken(subscription, 3)
         assert [event.attempt for event in events] == [1, 1, 1]
         subscription.ack(events[:1])
         assert client.unfinished == 2
-    async with Client(broker.address, name="ann", spool=tmp_path) as after:
+    async with Client(shared_broker.address, name="ann", spool=tmp_path) as after:
         batch = await anext(await after.subscribe(topic, **options))
         assert [(event.id, event.attempt) for event in batch] == [("m1", 2), ("m2", 2)]
-    with SyncClient(broker.address, name="ann", spool=tmp_path) as client:
+    with SyncClient(shared_broker.address, name="ann", spool=tmp_path) as client:
         subscription = client.subscribe(topic, **options)
         events = taken(subscription, 2)
         assert [(event.id, event.attempt) for event in events] == [("m1", 2), ("m2", 2)]
@@ -234,9 +258,9 @@ async def test_what_was_handed_over_and_not_acked_comes_again_to_the_next_client
 
 
 def test_an_event_that_comes_again_before_it_is_taken_is_taken_once(
-    broker: BrokerProcess, topic: str, tmp_path: Path
+    shared_broker: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:
-    with SyncClient(broker.address, name="ann", spool=tmp_path) as client:
+    with SyncClient(shared_broker.address, name="ann", spool=tmp_path) as client:
         client.publish_many(topic, numbered(700))
         subscription = client.subscribe(topic, as_="s", from_="earliest", prefetch=1000, qos=2, timeout_s=0.5)
         until(lambda: client.stats()["topics"][topic]["subscriptions"]["s"]["redelivered"] > 0)
@@ -248,9 +272,9 @@ def test_an_event_that_comes_again_before_it_is_taken_is_taken_once(
 
 
 def test_all_that_has_arrived_is_taken_at_once_so_that_no_timer_runs_meanwhile(
-    broker: BrokerProcess, topic: str, tmp_path: Path
+    shared_broker: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:
-    with SyncClient(broker.address, name="ann", spool=tmp_path) as client:
+    with SyncClient(shared_broker.address, name="ann", spool=tmp_path) as client:
         client.publish_many(topic, numbered(700))
         subscription = client.subscribe(topic, as_="s", from_="earliest", prefetch=1000, qos=2)
         until(lambda: client.stats()["topics"][topic]["subscriptions"]["s"]["in_flight"] == 700)
@@ -258,16 +282,16 @@ def test_all_that_has_arrived_is_taken_at_once_so_that_no_timer_runs_meanwhile(
 
 
 def test_more_than_the_broker_holds_at_once_is_stored_all_the_same(
-    broker: BrokerProcess, topic: str, tmp_path: Path
+    shared_broker: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:
-    with SyncClient(broker.address, name="ann", spool=tmp_path) as client:
+    with SyncClient(shared_broker.address, name="ann", spool=tmp_path) as client:
         large = [Event(id=f"m{number}", msg="x" * 1_000_000) for number in range(70)]
         assert [receipt.first for receipt in client.publish_many(topic, large, qos=2)] == list(range(70))
 
 
-def test_a_refused_event_leaves_each_later_command_its_own_reply(broker: BrokerProcess, topic: str) -> None:
+def test_a_refused_event_leaves_each_later_command_its_own_reply(shared_broker: BrokerProcess, topic: str) -> None:
     bad = Event(id="x" * 300, msg=0)
-    with SyncClient(broker.address) as client:
+    with SyncClient(shared_broker.address) as client:
         for events in ([bad, *numbered(2)], [*numbered(1), bad, bad, *numbered(2)]):
             with pytest.raises(Refusal, match="id"):
                 client.publish_many(topic, events)
@@ -277,8 +301,8 @@ def test_a_refused_event_leaves_each_later_command_its_own_reply(broker: BrokerP
         assert topic in {info.topic for info in client.topics()}
 
 
-def test_what_is_refused_for_another_reason_is_not_counted_as_late(broker: BrokerProcess, topic: str) -> None:
-    with SyncClient(broker.address) as client:
+def test_what_is_refused_for_another_reason_is_not_counted_as_late(shared_broker: BrokerProcess, topic: str) -> None:
+    with SyncClient(shared_broker.address) as client:
         client.publish(topic, Event(id="m", msg=0))
         subscription = client.subscribe(topic, from_="earliest")
         with pytest.raises(Refusal):
@@ -286,21 +310,21 @@ def test_what_is_refused_for_another_reason_is_not_counted_as_late(broker: Broke
         assert subscription.stale == 0
 
 
-def test_a_client_that_is_closed_says_so(broker: BrokerProcess, topic: str) -> None:
-    with SyncClient(broker.address) as client:
+def test_a_client_that_is_closed_says_so(shared_broker: BrokerProcess, topic: str) -> None:
+    with SyncClient(shared_broker.address) as client:
         subscription = client.subscribe(topic, create=True)
     with pytest.raises(BrokerLost):
         subscription.take()
 
 
 def test_without_a_folder_and_a_name_there_is_no_exactly_once(
-    broker: BrokerProcess, topic: str, tmp_path: Path
+    shared_broker: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:
-    with SyncClient(broker.address) as client:
+    with SyncClient(shared_broker.address) as client:
         with pytest.raises(ValueError, match="qos=2 needs a folder"):
             client.publish(topic, Event(id="m", msg=1), qos=2)
         with pytest.raises(ValueError, match="qos=2 needs a folder"):
             client.subscribe(topic, as_="s", create=True, qos=2)
         assert (client.unsent, client.unfinished) == (0, 0)
-    with SyncClient(broker.address, spool=tmp_path) as client, pytest.raises(ValueError, match="as_="):
+    with SyncClient(shared_broker.address, spool=tmp_path) as client, pytest.raises(ValueError, match="as_="):
         client.subscribe(topic, create=True, qos=2)

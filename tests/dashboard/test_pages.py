@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import argon2
 import pytest
 from playwright.sync_api import Browser, expect
 
@@ -14,6 +13,7 @@ from tests.dashboard.programs import DashboardProcess
 from tests.dashboard.samples import publish_stack
 from tests.dashboard.visitor import PATIENCE_MS, Visitor, visiting
 from tests.processes import BrokerProcess
+from tests.users import entry
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(300)]
 
@@ -147,12 +147,6 @@ def test_every_page_fits_a_phone_and_knows_light_and_dark(
 
 
 # With users
-
-
-def entry(name: str, token: str, rights: str) -> str:
-    """A user as the broker's file has it, with a hash that is quick to check."""
-    hashed = argon2.PasswordHasher(time_cost=1, memory_cost=8, parallelism=1).hash(token)
-    return f'[[users]]\nname = "{name}"\ntoken = "{hashed}"\npublish = ["*"]\nsubscribe = ["*"]\n{rights}\n'
 
 
 def sign_in(visitor: Visitor, name: str, token: str) -> None:

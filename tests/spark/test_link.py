@@ -9,15 +9,11 @@ import pytest
 
 from broker import BrokerUnreachable
 from broker.errors import StartError
+from broker.login import Login
 from spark import link
 from tests.processes import BrokerProcess
 
 pytestmark = pytest.mark.stack
-
-
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link, "_SEEN_WITHIN_S", 0.2)
 
 
 @pytest.fixture
@@ -41,10 +37,9 @@ def closing() -> Iterator[str]:
             thread.join()
 
 
-@pytest.mark.usefixtures("impatient")
 def test_what_hangs_up_at_the_greeting_is_no_broker(closing: str) -> None:
     with pytest.raises(BrokerUnreachable, match=f"no broker answers at {closing} .*does not greet as a broker does"):
-        link.see_broker(closing)
+        link.see_broker(Login(closing), within_s=0.2)
 
 
 def test_a_broker_that_wants_a_token_is_one_sentence(tmp_path: Path) -> None:
@@ -54,4 +49,4 @@ def test_a_broker_that_wants_a_token_is_one_sentence(tmp_path: Path) -> None:
         BrokerProcess(tmp_path / "broker", "--users", users) as broker,
         pytest.raises(StartError, match=r"the broker at .* refuses: unauthenticated"),
     ):
-        link.see_broker(broker.address)
+        link.see_broker(Login(broker.address))

@@ -5,6 +5,7 @@ import pytest
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
 from broker import Refusal, StoredEvent, SyncClient
+from broker.login import Login
 from spark.batch import TopicBatchWriter
 from spark.errors import OptionError, TooManyRowsError
 from spark.options import WriteOptions
@@ -19,7 +20,7 @@ def writer(broker: BrokerProcess, producer: str | None = None) -> TopicStreamWri
 
 
 def options(broker: BrokerProcess, producer: str | None = None) -> WriteOptions:
-    return WriteOptions(broker=broker.address, topic="stats", producer=producer, retry_s=5)
+    return WriteOptions(broker=Login(broker.address), topic="stats", producer=producer, retry_s=5)
 
 
 def staged(*ids: str, query_id: str | None = "q-1") -> Staged:

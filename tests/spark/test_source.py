@@ -13,6 +13,7 @@ from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, Les
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from broker import BrokerUnreachable, Event, SyncClient
+from broker.login import Login
 from spark.batch import TopicBatchReader
 from spark.errors import DataLossError, OptionError
 from spark.link import Link
@@ -95,7 +96,7 @@ def test_a_query_begins_where_it_is_told(broker: BrokerProcess, reader_with: Cal
 
 
 def rows_timestamp_ms(broker: BrokerProcess, offset: int) -> int:
-    with Link(broker.address) as link:
+    with Link(Login(broker.address)) as link:
         return link.times("tweets", offset)[1]
 
 
@@ -239,7 +240,7 @@ def test_a_range_is_read_across_a_restart_of_the_broker(broker: BrokerProcess) -
     restart = threading.Timer(0.5, broker.start)
     restart.start()
     try:
-        with Link(broker.address, retry_s=20) as link:
+        with Link(Login(broker.address), retry_s=20) as link:
             assert sum(len(lines) for lines in link.chunks("tweets", 0, 10)) == 10
     finally:
         restart.join()
@@ -247,7 +248,7 @@ def test_a_range_is_read_across_a_restart_of_the_broker(broker: BrokerProcess) -
 
 def test_without_a_broker_it_gives_up_when_its_time_is_over(broker: BrokerProcess) -> None:
     broker.kill()
-    with pytest.raises(BrokerUnreachable), Link(broker.address, retry_s=0.2) as link:
+    with pytest.raises(BrokerUnreachable), Link(Login(broker.address), retry_s=0.2) as link:
         link.heads(["tweets"])
 
 

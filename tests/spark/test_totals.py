@@ -9,7 +9,10 @@ from msgspec import Raw
 from pyspark.sql.types import StringType, StructField, StructType
 
 from broker import Event, SyncClient
+from broker.login import Login
+from spark import link
 from spark.errors import OptionError
+from spark.link import read_some
 from spark.options import WriteOptions
 from spark.sink import ROWS_PER_BATCH_MAX, Staged, StagedRow, TopicStreamWriter
 from spark.totals import newest_totals, with_totals
@@ -70,7 +73,9 @@ def test_a_mean_is_of_the_tweets_that_have_a_sentiment() -> None:
 
 
 def commit(broker: BrokerProcess, topic: str, windows: dict[int, Row], batch: int, producer: str = "spark.q") -> None:
-    options = WriteOptions(broker=broker.address, topic=topic, producer=producer, retry_s=5, totals="tweets_stats")
+    options = WriteOptions(
+        broker=Login(broker.address), topic=topic, producer=producer, retry_s=5, totals="tweets_stats"
+    )
     rows = [
         StagedRow(f"{topic}:{reference.iso(start)}", msgspec.json.encode(windows[start]).decode()) for start in windows
     ]
@@ -124,6 +129,22 @@ def test_what_others_publish_there_is_passed_over(broker: BrokerProcess) -> None
         newest = newest_totals(client, "stats", "tweets_stats")
     assert newest is not None
     assert_close(msgspec.to_builtins(newest), reference.tweets_totals([window for _, window in sorted(TWEETS.items())]))
+
+
+@pytest.mark.stack
+def test_however_little_is_read_at_once_the_newest_totals_are_found(
+    broker: BrokerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second, third = with_totals(events(TWEETS), "tweets_stats", None)[:3]
+    monkeypatch.setattr(link, "_BYTES_PER_READ", 10_000)
+    with SyncClient(broker.address) as client:
+        for place, wanted in enumerate((first, second, third)):
+            client.publish_many("stats", [wanted, *(Event(id="someone's", msg="x" * 3_000) for _ in range(9))])
+            lines, _ = read_some(client, "stats", 0, 1_000)
+            assert len(lines) < 10, "all of them are read at once"
+            newest = newest_totals(client, "stats", "tweets_stats")
+            assert newest is not None
+            assert newest.windows == place + 1
 
 
 def test_only_the_totals_of_the_producer_that_is_asked_for_count(broker: BrokerProcess) -> None:

@@ -5,6 +5,7 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from sseclient import SSEClient
 
 from sse_ingest.sources.blocks import Block, Blocks
 from sse_ingest.sources.stream import arrivals
@@ -114,7 +115,20 @@ def test_a_line_without_end_is_not_kept() -> None:
 
 
 FIELDS = st.sampled_from(
-    ["data: x", "data:", "data", "id: 1", "id", "event: e", ": comment", "retry: 10", "other: x", "ü"]
+    [
+        "data: x",
+        "data:  ",
+        "data: ",
+        "data:",
+        "data",
+        "id: 1",
+        "id",
+        "event: e",
+        ": comment",
+        "retry: 10",
+        "other: x",
+        "ü",
+    ]
 )
 
 
@@ -127,6 +141,13 @@ def test_chunks_and_line_ends_change_nothing(groups: list[list[str]], data: st.D
     cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=6)))
     pieces = [stream[start:stop] for start, stop in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
     assert events_of(pieces) == expected
+
+
+@given(st.lists(st.lists(FIELDS, max_size=4), max_size=6))
+def test_events_are_those_of_sseclient(groups: list[list[str]]) -> None:
+    stream = "".join("".join(f"{line}\n" for line in group) + "\n" for group in groups).encode()
+    expected = [(event.event, event.data) for event in SSEClient(iter([stream])).events()]
+    assert [(kind, data) for kind, data, _ in events_of([stream])] == expected
 
 
 @given(st.lists(st.binary(max_size=60), max_size=8))

@@ -8,6 +8,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import anyio
@@ -23,6 +24,7 @@ from broker.errors import StartError
 from subscriber import Delivery, Subscriber
 from subscriber.history import HistorySettings, show_history
 from tests.processes import BrokerProcess
+from tests.users import entry
 
 pytestmark = pytest.mark.anyio
 
@@ -372,6 +374,21 @@ def test_a_service_of_ten_lines_is_a_program(broker: BrokerProcess) -> None:
         _, log = process.communicate(timeout=WITHIN_S)
     assert process.returncode == 0
     assert f"service ready on {broker.address}" in log
+
+
+async def test_with_a_users_token_every_handler_is_that_user(tmp_path: Path) -> None:
+    users = tmp_path / "users.toml"
+    users.write_text(entry("shop", "s-secret"))
+    taken: list[str] = []
+    with BrokerProcess(tmp_path / "broker", "--users", users) as broker:
+        app = Subscriber(broker.address, name="shop", token="s-secret")
+        app.on("orders", as_="stock", from_="earliest")(lambda event: taken.append(event.id))
+        app.on("orders", as_="bills", from_="earliest")(lambda event: taken.append(event.id))
+        async with serving(app), Client(broker.address, name="shop", token="s-secret") as client:
+            await client.publish("orders", Event(id="1", msg=1))
+            while len(taken) < 2:
+                await anyio.sleep(0.01)
+    assert taken == ["1", "1"]
 
 
 def test_a_service_without_a_broker_is_one_sentence() -> None:

@@ -1,6 +1,7 @@
 """``python -m subscriber`` against a real broker: what it reports, and the status it ends with."""
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -9,6 +10,7 @@ import time
 import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -17,6 +19,7 @@ import pytest
 from broker import Event, SyncClient
 from demo.ports import free_port
 from tests.processes import BrokerProcess
+from tests.users import entry
 
 WITHIN_S = 30.0
 
@@ -26,10 +29,15 @@ def command(address: str, *flags: str) -> list[str]:
     return [*base, *flags]
 
 
-def run(broker: BrokerProcess, *flags: str) -> tuple[int, dict[str, Any]]:
+def run(broker: BrokerProcess, *flags: str, **environment: str) -> tuple[int, dict[str, Any]]:
     """Run a subscriber to its end; returns its status and its final report."""
     done = subprocess.run(
-        command(broker.address, *flags), capture_output=True, text=True, timeout=WITHIN_S, check=False
+        command(broker.address, *flags),
+        capture_output=True,
+        text=True,
+        timeout=WITHIN_S,
+        check=False,
+        env={**os.environ, **environment},
     )
     assert done.stdout, done.stderr
     return done.returncode, json.loads(done.stdout.splitlines()[-1])
@@ -216,3 +224,13 @@ def test_what_cannot_start_is_one_sentence_and_status_2(
     assert done.returncode == 2
     assert sentence in done.stderr.splitlines()[-1]
     assert "Traceback" not in done.stderr
+
+
+def test_with_a_users_token_it_subscribes_and_its_publishers_publish(tmp_path: Path) -> None:
+    users = tmp_path / "users.toml"
+    users.write_text(entry("stress", "s-secret"))
+    login = {"TWEETWIRE_SUBSCRIBER_BROKER_USER": "stress", "TWEETWIRE_SUBSCRIBER_BROKER_TOKEN": "s-secret"}
+    with BrokerProcess(tmp_path / "broker", "--users", users) as broker:
+        status, report = run(broker, "--topic", "t", "--publish-rate", "200", "--seconds", "1", **login)
+    assert status == 0, report
+    assert report["topics"][0]["acked"] == report["load"]["confirmed"] > 0
