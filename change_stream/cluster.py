@@ -9,6 +9,7 @@ from pymongo import AsyncMongoClient
 from pymongo.errors import OperationFailure, PyMongoError
 
 from broker.errors import StartError
+from broker.mongodb import is_refusal, no_address, unanswered
 from change_stream.backoff import Backoff
 from change_stream.errors import WatchRefused, translate
 
@@ -33,8 +34,8 @@ class Cluster:
         """The cluster at a MongoDB URL, not yet asked. Raises StartError where the URL is none."""
         try:
             return cls(AsyncMongoClient(url, appname="tweetwire", serverSelectionTimeoutMS=_SELECTION_MS))
-        except PyMongoError as error:
-            raise StartError(f"--mongo-url cannot be used: {error}") from error
+        except (PyMongoError, ValueError) as error:
+            raise StartError(no_address(error)) from error
 
     @property
     def has_pre_images(self) -> bool:
@@ -47,7 +48,7 @@ class Cluster:
         return self._version >= _SPLITS
 
     async def connect(self, timeout_s: float) -> None:
-        """Wait until it answers. Raises StartError after `timeout_s`, at once where it has no change streams."""
+        """Wait until it answers. Raises StartError after `timeout_s`, at once where it has no change streams or refuses."""
         deadline = time.monotonic() + timeout_s
         backoff = Backoff()
         while not self.id:
@@ -58,10 +59,8 @@ class Cluster:
                 failure = translate(error)
                 if isinstance(failure, WatchRefused):
                     raise failure from error
-                if time.monotonic() > deadline:
-                    raise StartError(
-                        f"no MongoDB answers at --mongo-url ({failure}); start one, or run: make demo"
-                    ) from error
+                if is_refusal(error) or time.monotonic() > deadline:
+                    raise StartError(unanswered(error)) from error
                 await anyio.sleep(backoff.pause_s())
 
     async def now(self) -> Timestamp:

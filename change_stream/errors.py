@@ -1,7 +1,5 @@
 """What MongoDB's failures mean for a change stream; pymongo's errors are told apart here and nowhere else."""
 
-import re
-
 from pymongo.errors import (
     ConfigurationError,
     CursorNotFound,
@@ -12,6 +10,7 @@ from pymongo.errors import (
 )
 
 from broker.errors import StartError
+from broker.mongodb import reason_of
 
 __all__ = ["HistoryLost", "OversizeChange", "WatchInterrupted", "WatchRefused", "translate"]
 
@@ -25,7 +24,6 @@ _REFUSED = {
     47: "{reason}; turn on the collection's pre- and post-images, or give when_available instead of required",
     40573: "change streams need a replica set; start mongod with --replSet, or run: make demo",
 }
-_APPENDED = re.compile(r", Timeout:| \(configured timeouts")
 _NEVER = (ConfigurationError, InvalidURI, InvalidName)
 
 
@@ -69,5 +67,4 @@ def _of_server(error: OperationFailure, reason: str) -> Exception:
 def _reason(error: PyMongoError) -> str:
     if isinstance(error, OperationFailure) and error.details:
         return str(error.details.get("errmsg", error))
-    # pymongo appends its timeouts and the state of every server; the first clause is what a person needs.
-    return _APPENDED.split(str(error), maxsplit=1)[0]
+    return reason_of(error)

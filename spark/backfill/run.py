@@ -16,6 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from broker.errors import StartError
+from broker.mongodb import no_address, unanswered
 from broker.program import logger
 from spark.backfill.changes import stored_changes
 from spark.backfill.collection import CollectionSource
@@ -137,9 +138,8 @@ def _see_mongodb(settings: BackfillSettings) -> None:
             client.admin.command("ping")
             there = client[settings.database].list_collection_names()
     except (ConfigurationError, InvalidURI, ValueError) as error:
-        raise StartError(f"that is no MongoDB address: {error}; write --mongo-url mongodb://HOST:PORT") from error
+        raise StartError(no_address(error)) from error
     except PyMongoError as error:
-        reason = str(error).splitlines()[0].partition(" (configured")[0]
-        raise StartError(f"MongoDB does not answer: {reason}; start it, or --mongo-url") from error
+        raise StartError(unanswered(error)) from error
     if "tweets" not in there:
         raise StartError(f"MongoDB has no tweets in the database {settings.database}; run the ingester, or --database")
