@@ -47,6 +47,8 @@ def unanswered(error: Exception, setting: str = "--mongo-url") -> str:
         )
     if is_refusal(error):
         return f"MongoDB refuses the user of {setting} ({reason}); correct its name, password, authSource= or rights"
+    if getattr(error, "code", None) is not None:
+        return f"the MongoDB at {setting} answers, and refuses: {reason}"
     if reason.startswith("SSL handshake failed"):
         return f"no TLS with the MongoDB at {setting} ({reason}); see tls= in {setting}, and MongoDB's --tlsMode"
     return f"no MongoDB answers at {setting} ({reason}); start one, or correct {setting}"

@@ -19,6 +19,7 @@ from pymongo import MongoClient
 from pymongo.errors import AutoReconnect, ConfigurationError, OperationFailure, PyMongoError
 
 from broker.errors import StartError
+from broker.mongodb import unanswered
 from demo.ports import free_port
 
 __all__ = ["Member", "ReplicaSet", "find_mongod", "mongodb"]
@@ -318,7 +319,7 @@ def _check_replica_set(url: str) -> None:
     except ConfigurationError as error:
         raise StartError(f"MONGO_URL cannot be used: {error}") from error
     except PyMongoError as error:
-        raise StartError(f"no MongoDB answers at MONGO_URL; start it, or unset MONGO_URL ({error})") from error
+        raise StartError(unanswered(error, "MONGO_URL")) from error
     if "setName" not in hello and hello.get("msg") != "isdbgrid":
         raise StartError("MONGO_URL names a server without a replica set, and change streams need one; " + _REMEDY)
 

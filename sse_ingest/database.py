@@ -6,7 +6,9 @@ from pymongo import AsyncMongoClient
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import BulkWriteError, ConfigurationError, InvalidURI, PyMongoError
 
+from broker import mongodb
 from broker.errors import StartError
+from broker.mongodb import no_address, unanswered
 from sse_ingest.orphans import end_orphans
 
 __all__ = ["Client", "Database", "Document", "connect", "reason_of"]
@@ -39,16 +41,13 @@ async def connect(url: str, name: str, timeout_s: float) -> Client:
             socketTimeoutMS=SOCKET_TIMEOUT_MS,
         )
     except (ConfigurationError, InvalidURI, ValueError) as error:
-        # The address itself is not shown: it may hold a password.
-        raise StartError(f"that is no MongoDB address: {error}; write --mongo-url mongodb://HOST:PORT") from error
+        raise StartError(no_address(error)) from error
     try:
         await _prepare(client, name, appname)
     except BaseException as error:
         await client.aclose()
         if isinstance(error, PyMongoError):
-            raise StartError(
-                f"no MongoDB answers at {_hosts(client)} ({reason_of(error)}); start it, or --mongo-url"
-            ) from error
+            raise StartError(unanswered(error)) from error
         raise
     return client
 
@@ -57,7 +56,7 @@ def reason_of(error: Exception) -> str:
     """Return what is wrong in one line, without the driver's settings."""
     if isinstance(error, BulkWriteError) and (error.details or {}).get("writeErrors"):
         return str(error.details["writeErrors"][0].get("errmsg"))[:500]
-    return (str(error) or type(error).__name__).splitlines()[0].partition(" (configured")[0][:500]
+    return mongodb.reason_of(error)
 
 
 async def _prepare(client: Client, name: str, appname: str) -> None:

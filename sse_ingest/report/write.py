@@ -9,6 +9,7 @@ from pymongo import AsyncMongoClient
 from pymongo.errors import ConfigurationError, InvalidURI, PyMongoError
 
 from broker.errors import StartError
+from broker.mongodb import no_address, unanswered
 from broker.program import logger
 from sse_ingest.report.figures import gather
 from sse_ingest.report.page import page
@@ -29,10 +30,9 @@ async def write_report(settings: ReportSettings, stop: anyio.Event) -> None:
         async with client:
             figures = await gather(client[settings.database], since, settings.steps, settings.top)
     except (ConfigurationError, InvalidURI, ValueError) as error:
-        raise StartError(f"that is no MongoDB address: {error}; write --mongo-url mongodb://HOST:PORT") from error
+        raise StartError(no_address(error)) from error
     except PyMongoError as error:
-        reason = str(error).partition(" (configured")[0]
-        raise StartError(f"MongoDB does not answer: {reason}; start it, or --mongo-url") from error
+        raise StartError(unanswered(error)) from error
     await _write(anyio.Path(settings.output), page(figures, f"Tweets in {settings.database}", now))
     logger().info("report written", file=str(settings.output), tweets=figures.tweets)
 

@@ -11,9 +11,9 @@ pytestmark = pytest.mark.anyio
 NOBODY = "no MongoDB answers at --mongo-url (127.0.0.1:1: Connection refused); start one, or correct --mongo-url"
 
 
-def failure(url: str) -> Exception:
+def failure(url: str, command: str = "ping") -> Exception:
     with pytest.raises((PyMongoError, ValueError)) as raised, MongoClient(url, serverSelectionTimeoutMS=500) as client:  # type: ignore[var-annotated]
-        client.admin.command("ping")
+        client.admin.command(command)
     return raised.value
 
 
@@ -47,6 +47,12 @@ def test_a_wrong_user_is_told_so_and_its_password_is_not(host: str) -> None:
     sentence = unanswered(error)
     assert sentence.startswith("MongoDB refuses the user of --mongo-url (Authentication failed.); correct its name")
     assert "m-secret" not in sentence
+
+
+@pytest.mark.stack
+def test_what_a_server_refuses_for_another_reason_is_told(host: str) -> None:
+    sentence = unanswered(failure(f"mongodb://{host}/?directConnection=true", "nonsense"))
+    assert sentence == "the MongoDB at --mongo-url answers, and refuses: no such command: 'nonsense'"
 
 
 @pytest.mark.stack
