@@ -12,6 +12,7 @@ from pymongo.errors import PyMongoError
 
 from broker import Client
 from broker.errors import StartError
+from broker.mongodb import reason_of
 from demo.evidence import Account, Evidence
 from demo.settings import DemoSettings
 from demo.stack import SUBSCRIPTION, TOPICS
@@ -97,7 +98,9 @@ class Observer:
                     found = mongo[self._settings.database][topic].find({}, {"tweets_seen": 1}).batch_size(10_000)
                     self._stored[topic] = {str(of["_id"]): of.get("tweets_seen") async for of in found}
         except PyMongoError as error:
-            raise StartError(f"MongoDB does not answer, so the closing check cannot be made ({error})") from error
+            raise StartError(
+                f"MongoDB does not answer, so the closing check cannot be made ({reason_of(error)})"
+            ) from error
 
     @property
     def has_new_statistics(self) -> bool:

@@ -8,6 +8,7 @@ from pymongo import AsyncMongoClient
 from pymongo.errors import OperationFailure, PyMongoError
 
 from broker.errors import StartError
+from broker.mongodb import reason_of
 from broker.program import ProgramSettings, logger, run, settings_config
 from broker.units import Seconds
 
@@ -38,12 +39,12 @@ async def serve(settings: ReplicaSetSettings, stop: anyio.Event) -> None:
                         return
                     reason = "no primary"
                 except OperationFailure as error:
-                    raise StartError(f"MongoDB refuses to make {settings.name}: {error.details}") from error
+                    raise StartError(f"MongoDB refuses to make {settings.name}: {reason_of(error)}") from error
                 except PyMongoError as error:
-                    reason = str(error)
+                    reason = reason_of(error)
                 await anyio.sleep(0.5)
     if not stop.is_set():
-        raise StartError(f"MongoDB at {settings.mongo_url} is no replica set after {settings.timeout:g} s: {reason}")
+        raise StartError(f"the MongoDB at --mongo-url is no replica set after {settings.timeout:g} s: {reason}")
 
 
 async def _initiate(client: "AsyncMongoClient[dict[str, object]]", settings: ReplicaSetSettings) -> None:

@@ -26,7 +26,8 @@ async def test_nobody_at_the_address_is_said_without_the_drivers_settings() -> N
     assert unanswered(failure("mongodb://127.0.0.1:1/?replicaSet=rs0")) == NOBODY
     assert "(nobody.invalid:27017: Name or service not known)" in unanswered(failure("mongodb://nobody.invalid"))
     two = unanswered(failure("mongodb://127.0.0.1:1,127.0.0.1:2/?replicaSet=rs0"), "MONGO_URL")
-    assert "MONGO_URL (127.0.0.1:1: Connection refused,127.0.0.1:2: Connection refused); start one" in two
+    assert two.count(": Connection refused") == 2
+    assert two.endswith(": Connection refused); start one, or correct MONGO_URL")
     async with AsyncMongoClient("mongodb://127.0.0.1:1", serverSelectionTimeoutMS=500) as client:  # type: ignore[var-annotated]
         with pytest.raises(PyMongoError) as raised:
             await client.admin.command("ping")
