@@ -28,6 +28,7 @@ $(STAMP): pyproject.toml constraints.txt
 		$(PYTHON) -m venv $(VENV) && \
 		$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'; \
 	fi
+	@$(BIN)/python -m spark prepare || echo "without the archive of Java's classes, Spark starts in twice the time" >&2
 	@touch $@
 
 test: $(STAMP) ## run the tests (ARGS='-k name')

@@ -1,4 +1,4 @@
-"""``python -m spark JOB``: live statistics of the tweets; ``backfill``: those of what is in MongoDB; ``console``, ``plot``."""
+"""``python -m spark JOB``: live statistics of the tweets; ``backfill``, ``console``, ``plot`` and ``prepare`` beside them."""
 
 import sys
 from contextlib import suppress
@@ -81,6 +81,10 @@ def _main() -> int:
             from spark.plot.write import write_plot  # noqa: PLC0415
 
             return run(PlotSettings, write_plot, sys.argv[2:])
+        case ["prepare"]:
+            from spark.prepare import PrepareSettings, prepare  # noqa: PLC0415
+
+            return run(PrepareSettings, prepare, sys.argv[2:])
     return run(SparkSettings, serve)
 
 

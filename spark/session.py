@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from broker.errors import StartError
 from spark.archive import write_archive
-from spark.home import use_lean_home
+from spark.home import prepared_classes, use_lean_home
 from spark.java import check_java
 from spark.source import TweetwireSource
 
@@ -38,13 +38,15 @@ def build_session(
     ui_port: int = 0,
     scratch: Path | None = None,
     jit: Literal["quick", "full"] = "quick",
+    write_classes: Path | None = None,
 ) -> SparkSession:
     """Start (or get) the session with ``format("tweetwire")`` registered.
 
     `ui_port` 0 turns Spark's page off. `scratch` holds shuffle and state files while it runs. `jit` is how Java compiles
     on a local master: `quick` halves the processor time until the first windows, `full` is for backlogs of many
-    millions. A cluster's executors get this package sent; their Python is PYSPARK_PYTHON, or one at the path of this
-    one. Raises StartError where Java is missing or wrong, or the master does not answer.
+    millions. `write_classes` is the archive of Java's classes that `spark.prepare` makes. A cluster's executors get this
+    package sent; their Python is PYSPARK_PYTHON, or one at the path of this one. Raises StartError where Java is missing
+    or wrong, or the master does not answer.
     """
     check_java()
     # Workers would otherwise start with the system's Python, which does not have this package's libraries.
@@ -54,7 +56,8 @@ def build_session(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     use_lean_home()
     builder = SparkSession.builder.master(master).appName(app)
-    for name, value in _configuration(master, ui_port, scratch, jit).items():
+    java = [_LOG] if local_cores(master) is None else [_LOG, _JIT[jit], *_classes(write_classes)]
+    for name, value in _configuration(master, ui_port, scratch, java).items():
         builder = builder.config(name, value)
     try:
         session = builder.getOrCreate()
@@ -82,12 +85,20 @@ def _send_package(session: SparkSession) -> None:
     session.sparkContext.addPyFile(str(write_archive(folder / "tweetwire.zip")))
 
 
-def _configuration(master: str, ui_port: int, scratch: Path | None, jit: str) -> dict[str, str | int]:
+def _classes(written: Path | None) -> list[str]:
+    if written is not None:
+        return [f"-XX:ArchiveClassesAtExit={written}", "-Xlog:disable"]
+    archive = prepared_classes()
+    # Java warns on its output where the archive is of another version of itself, and goes on without.
+    return [] if archive is None else [f"-XX:SharedArchiveFile={archive}", "-Xlog:disable"]
+
+
+def _configuration(master: str, ui_port: int, scratch: Path | None, java: list[str]) -> dict[str, str | int]:
     configuration: dict[str, str | int] = {
         "spark.ui.enabled": "true" if ui_port else "false",
         "spark.ui.port": ui_port or 4040,
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.extraJavaOptions": _LOG,
+        "spark.driver.extraJavaOptions": " ".join(java),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.python.filterPushdown.enabled": "true",
         # Windows of a backlog are more than 128 groups, where sorting would begin.
@@ -106,7 +117,6 @@ def _configuration(master: str, ui_port: int, scratch: Path | None, jit: str) ->
     # A shuffle partition is a state store and a task of every batch: more than cores is loss, and Spark's own 200 is much.
     configuration["spark.sql.shuffle.partitions"] = cores or _CLUSTER_PARTITIONS
     if cores is not None:
-        configuration["spark.driver.extraJavaOptions"] = f"{_LOG} {_JIT[jit]}"
         # The one that is Spark's own choice starts a `readlink` for each end of each rename, forty times a micro-batch.
         configuration["spark.sql.streaming.checkpointFileManagerClass"] = _LOCAL_FILES
         configuration["spark.driver.host"] = configuration["spark.driver.bindAddress"] = "127.0.0.1"

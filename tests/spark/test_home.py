@@ -1,0 +1,76 @@
+"""The home that Spark starts from, and the archive of Java's classes in it."""
+
+import os
+from pathlib import Path
+
+import pyspark
+import pytest
+from pyspark.sql import SparkSession
+
+from spark import home
+
+PYSPARK = Path(pyspark.__file__).parent
+
+
+@pytest.fixture
+def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Let the environment's own folder be another one, and no home be in use."""
+    folder = tmp_path / "share" / "spark"
+    monkeypatch.setattr(home, "PREPARED", folder)
+    monkeypatch.setattr(home, "CLASSES", folder / "classes.jsa")
+    monkeypatch.setenv("SPARK_HOME", "")
+    monkeypatch.delenv("SPARK_HOME")
+    return folder
+
+
+def test_without_a_prepared_home_one_is_made_for_this_start(prepared: Path) -> None:
+    home.use_lean_home()
+    used = Path(os.environ["SPARK_HOME"])
+    assert used != prepared
+    assert sorted(path.name for path in used.iterdir()) == ["bin", "jars"]
+    assert (used / "jars").resolve() == (PYSPARK / "jars").resolve()
+    assert home.prepared_classes() is None
+
+
+def test_a_prepared_home_is_used_with_its_classes_once_they_are_there(prepared: Path) -> None:
+    home.make_prepared_home()
+    home.use_lean_home()
+    assert os.environ["SPARK_HOME"] == str(prepared)
+    assert home.prepared_classes() is None
+    home.CLASSES.write_bytes(b"classes")
+    assert home.prepared_classes() == home.CLASSES
+
+
+def test_a_home_of_another_pyspark_is_left_alone(prepared: Path, tmp_path: Path) -> None:
+    home.make_prepared_home()
+    home.CLASSES.write_bytes(b"classes")
+    (prepared / "jars").unlink()
+    (prepared / "jars").symlink_to(tmp_path)
+    home.use_lean_home()
+    assert os.environ["SPARK_HOME"] != str(prepared)
+    assert home.prepared_classes() is None
+
+
+def test_a_persons_own_home_is_used_as_it_is(prepared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    home.make_prepared_home()
+    home.CLASSES.write_bytes(b"classes")
+    monkeypatch.setenv("SPARK_HOME", "/opt/spark")
+    home.use_lean_home()
+    assert os.environ["SPARK_HOME"] == "/opt/spark"
+    assert home.prepared_classes() is None
+
+
+def test_preparing_again_forgets_the_old_classes(prepared: Path) -> None:
+    home.make_prepared_home()
+    home.CLASSES.write_bytes(b"classes")
+    home.make_prepared_home()
+    assert not home.CLASSES.exists()
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="needs /proc to see what a process has mapped")
+def test_java_takes_the_archive_where_make_install_has_made_one(spark_session: SparkSession) -> None:
+    gateway = spark_session.sparkContext._gateway
+    assert gateway is not None
+    pid = gateway.jvm.java.lang.ProcessHandle.current().pid()
+    is_mapped = str(home.CLASSES.resolve()) in Path(f"/proc/{pid}/maps").read_text()
+    assert is_mapped == (home.prepared_classes() is not None)
