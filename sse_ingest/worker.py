@@ -25,6 +25,9 @@ __all__ = ["Job", "find", "scorer_of", "work"]
 
 TEXTS_REMEMBERED = 10_000
 
+NICENESS = 5
+"""What is scored ahead waits for MongoDB anyway; so where cores are few MongoDB and the ingester go first."""
+
 DOCUMENT_BYTES_MAX = 1 << 18
 """A tweet's document has a few KB; with much more its change event would not fit a line of the broker's (1 MiB)."""
 
@@ -50,6 +53,7 @@ def work(job: Job, pipe: socket.socket) -> None:
     # Ctrl-C and a supervisor's SIGTERM reach the whole group; workers end when the ingester has drained them.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    os.nice(NICENESS)
     score = scorer_of(job)
     with pipe, pipe.makefile("rb") as incoming:
         while len(head := incoming.read(LENGTH)) == LENGTH:
