@@ -1,6 +1,7 @@
 """The jobs: which topics go through which statistic into which topic."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from msgspec import Struct
 from pyspark.sql import DataFrame, SparkSession
@@ -78,7 +79,7 @@ def start_query(session: SparkSession, job: Job, settings: SparkSettings) -> Str
     window_ms = round(settings.window * 1000)
     users_topic = settings.users_topic if job.reads_users else None
     changes = counted_changes(_rows(session, job, settings), window_ms, users_topic)
-    return (
+    writer = (
         window_events(job.statistic(changes, window_ms), job.topic)
         .writeStream.format("tweetwire")
         .queryName(job.name)
@@ -89,8 +90,20 @@ def start_query(session: SparkSession, job: Job, settings: SparkSettings) -> Str
         # The state of windows of one length says nothing about those of another.
         .option("checkpointLocation", str(settings.checkpoint.absolute() / f"{job.name}-{window_ms}ms"))
         .trigger(processingTime=f"{_POLL_S} seconds")
-        .start()
     )
+    with _without(session, "spark.sql.streaming.noDataMicroBatches.enabled"):
+        return writer.start()
+
+
+@contextmanager
+def _without(session: SparkSession, feature: str) -> Iterator[None]:
+    """Turn a feature off for a query that starts meanwhile; it keeps the settings of its start."""
+    before = str(session.conf.get(feature))
+    session.conf.set(feature, "false")
+    try:
+        yield
+    finally:
+        session.conf.set(feature, before)
 
 
 def _rows(session: SparkSession, job: Job, settings: SparkSettings) -> DataFrame:
@@ -103,6 +116,7 @@ def _rows(session: SparkSession, job: Job, settings: SparkSettings) -> DataFrame
         "window": _milliseconds(settings.window),
         "idle": _milliseconds(settings.idle),
         "every": _milliseconds(settings.trigger),
+        "early": "true",
     }
     return session.readStream.format("tweetwire").schema(job.columns).options(**options).load()
 

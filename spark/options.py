@@ -110,6 +110,7 @@ def _limits(options: Mapping[str, str]) -> Limits:
         idle_ms=_milliseconds(options, "idle", "5s"),
         tick_ms=_milliseconds(options, "window", "10s"),
         every_ms=_milliseconds(options, "every", "0s"),
+        tells_early=options.get("early", "false").lower() == "true",
     )
 
 

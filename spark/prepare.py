@@ -4,6 +4,7 @@ Half of the time until Spark answers is Java loading some fifteen thousand class
 has loaded ("application class-data sharing") and map it into those that start later.
 """
 
+import os
 import re
 import subprocess
 import sys
@@ -31,6 +32,8 @@ __all__ = ["PrepareSettings", "prepare"]
 _WITHIN_S = 300.0
 _READY = re.compile(r"ready on ([^\s\"]+)")
 _WINDOW = "1s"
+_OTHERS_SETTINGS = ("TWEETWIRE_BROKER_", "TWEETWIRE_SPARK_", "SPARK_HOME", "SPARK_CONF_DIR")
+"""They are for what runs later: for another broker and other topics, or a Spark whose classes these are not."""
 _PAUSE_S = 0.2
 
 log = logger()
@@ -53,6 +56,9 @@ async def prepare(settings: PrepareSettings, stop: anyio.Event) -> None:
 
 
 def _prepare(stop: anyio.Event) -> None:
+    for name in [*os.environ]:
+        if name.startswith(_OTHERS_SETTINGS):
+            del os.environ[name]
     try:
         make_prepared_home()
     except OSError as error:
@@ -70,6 +76,9 @@ def _prepare(stop: anyio.Event) -> None:
             # Java ends with its input, and writes the archive then.
             java.stdin.close()
             java.wait(_WITHIN_S)
+    if stop.is_set():
+        partial.unlink(missing_ok=True)
+        return
     if not partial.is_file():
         raise StartError("this Java has written no archive of its classes; Spark starts without")
     partial.rename(CLASSES)
@@ -105,7 +114,8 @@ def _broker(folder: Path) -> Iterator[str]:
     topics = [flag for job in JOBS.values() for flag in ("--topic", job.topic)]
     words = ["--port=0", "--metrics-port=0", f"--data-dir={folder / 'broker'}", "--topic=tweets", "--topic=users"]
     command = [sys.executable, "-m", "broker", *words, *topics]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+    # Ctrl-C is for this program, which ends the broker when it has done with it.
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
         assert process.stderr is not None  # noqa: S101 — it was asked for
         try:
             said = ""

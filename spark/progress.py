@@ -3,9 +3,10 @@
 What is always true:
 * The watermark is part of the offset. Spark writes an offset down before it runs the batch, so a batch that runs again
   after a crash sees the same rows, the same watermark and therefore the same late rows.
-* Spark makes a window final in the batch *after* the one that told it to. That batch is one of ours, and what it reads
-  is still counted in the windows that it closes. So where the end of a window is near, the batch before it tells Spark
-  already, and the next one waits until event time has come that far: one batch from the window's end to its event.
+* Spark makes a window final in the batch *after* the one that told it to. With `tells_early` that batch is one of ours,
+  and what it reads is still counted in the windows that it closes. Where the end of a window is near, the batch before
+  it tells Spark already, and the next one waits until event time has come that far: one batch from the window's end to
+  its event. Without, Spark closes the window at once, by a batch without rows.
 * The watermark never falls, and no clock but the one in `decide` moves it. It moves from window to window, since what
   lies between makes no window final.
 * It is taken from the *last* event of a batch, not from the highest time seen: one event from the future cannot close
@@ -13,11 +14,13 @@ What is always true:
 * A topic with unread events holds the watermark back; one that has been read to its end does not, so an idle topic
   never stops the windows of a busy one. When all have been quiet for `idle_ms` the clock stands in for the events
   that do not come, in steps of `tick_ms`, until nothing can be open any more.
-* Silence is measured by arrivals (the broker's clock), since old changes that are published late are no silence.
+* Silence is measured by arrivals (the broker's clock), since old changes that are published late are no silence. A window
+  whose end was told early waits for the events' times, the clock in silence, or, where events arrive whose times do not
+  advance, as long as that.
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -75,22 +78,23 @@ class Head(Struct, frozen=True):
 
 
 class Limits(Struct, frozen=True):
-    """When a batch is due. All in milliseconds.
+    """When a batch is due. All in milliseconds, save the last.
 
     `delay_ms` is how much later than its successors an event may come and still be on time, `idle_ms` the silence after
     which the clock stands in, `tick_ms` the windows' length, `every_ms` the least time between two batches that close
-    no window, 0 for none.
+    no window, 0 for none. `tells_early` is for queries whose Spark runs no batches without rows.
     """
 
     delay_ms: int = 500
     idle_ms: int = 5000
     tick_ms: int = 10_000
     every_ms: int = 0
+    tells_early: bool = False
 
     @property
     def early_ms(self) -> int:
-        """How long before its end a window may be told to Spark: the batch that would come after that closes it."""
-        return 2 * self.every_ms
+        """How long before its end a window may be told to Spark: the batch that would come after that, or a bit later."""
+        return self.every_ms + min(self.every_ms, self.tick_ms // 4)
 
 
 def share_rows(unread: Mapping[str, int], rows_max: int | None) -> dict[str, int]:
@@ -109,27 +113,32 @@ def decide(
     `reached` is how far a batch may read, with the time of the last event of each topic.
     """
     come = _come_to(reached, heads, limits)
-    if reached.topics == start.topics:
+    if _is_live(reached, heads):
         come = max(come, _clock_time(reached, limits, now_ms))
-    if start.is_early and come < start.closes_ms and not _is_overdue(start, reached, limits):
+    if start.is_early and come < start.closes_ms and not _is_overdue(start, reached, heads, limits):
         return start
     closes = max(start.closes_ms, come)
     is_pressing = closes > start.watermark_ms
     if not is_pressing and (reached.topics == start.topics or now_ms - last_batch_ms < limits.every_ms):
         return start
-    is_early = _is_end_near(closes, reached, heads, limits)
+    if not limits.tells_early:
+        return Position(reached.topics, closes, closes)
+    # A window that is complete already must not wait for the next one's end.
+    is_early = closes == start.closes_ms and _is_end_near(closes, reached, heads, limits)
     return Position(reached.topics, start.closes_ms, closes + limits.tick_ms if is_early else closes, is_early)
 
 
 def is_short(start: Position, reached: Position, heads: Mapping[str, Head], limits: Limits) -> bool:
     """Say whether `reached` leaves events unread that belong into the windows which the batch from `start` closes."""
-    has_come = _come_to(reached, heads, limits) >= start.closes_ms or _is_overdue(start, reached, limits)
+    has_come = _come_to(reached, heads, limits) >= start.closes_ms or _is_overdue(start, reached, heads, limits)
     return start.is_early and not has_come and not _is_live(reached, heads)
 
 
-def _is_overdue(start: Position, reached: Position, limits: Limits) -> bool:
-    """Say whether events have arrived for so long that it is their times which do not come, as when old ones are published."""
-    return _newest_ms(reached) - _newest_ms(start) > limits.early_ms + limits.idle_ms
+def _is_overdue(start: Position, reached: Position, heads: Mapping[str, Head], limits: Limits) -> bool:
+    """Say whether events have come for long whose times do not advance, as when old changes are published."""
+    waited_ms = _of_those_behind("arrived_ms", reached, heads) - _newest_ms(start)
+    advanced_ms = _event_time(reached, heads) - max((at.time_ms for at in start.topics.values()), default=0)
+    return advanced_ms <= 0 and waited_ms > limits.early_ms + limits.idle_ms
 
 
 def _is_end_near(closes_ms: int, reached: Position, heads: Mapping[str, Head], limits: Limits) -> bool:
@@ -139,7 +148,7 @@ def _is_end_near(closes_ms: int, reached: Position, heads: Mapping[str, Head], l
 
 
 def _is_live(reached: Position, heads: Mapping[str, Head]) -> bool:
-    return all(at.next == heads[topic].next for topic, at in reached.topics.items())
+    return all(at.next >= heads[topic].next for topic, at in reached.topics.items())
 
 
 def _come_to(reached: Position, heads: Mapping[str, Head], limits: Limits) -> int:
@@ -148,8 +157,13 @@ def _come_to(reached: Position, heads: Mapping[str, Head], limits: Limits) -> in
 
 
 def _event_time(reached: Position, heads: Mapping[str, Head]) -> int:
-    behind = [at.time_ms for topic, at in reached.topics.items() if at.next < heads[topic].next]
-    return min(behind) if behind else max((at.time_ms for at in reached.topics.values()), default=0)
+    return _of_those_behind("time_ms", reached, heads)
+
+
+def _of_those_behind(name: Literal["time_ms", "arrived_ms"], reached: Position, heads: Mapping[str, Head]) -> int:
+    """Give the least of the topics that have unread events, or, where all are read, the greatest."""
+    behind = [getattr(at, name) for topic, at in reached.topics.items() if at.next < heads[topic].next]
+    return min(behind) if behind else max((getattr(at, name) for at in reached.topics.values()), default=0)
 
 
 def _clock_time(reached: Position, limits: Limits, now_ms: int) -> int:

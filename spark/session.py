@@ -56,7 +56,7 @@ def build_session(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     use_lean_home()
     builder = SparkSession.builder.master(master).appName(app)
-    java = [_LOG] if local_cores(master) is None else [_LOG, _JIT[jit], *_classes(write_classes)]
+    java = [_LOG] if local_cores(master) is None else [_LOG, *_JIT[jit].split(), *_classes(write_classes)]
     for name, value in _configuration(master, ui_port, scratch, java).items():
         builder = builder.config(name, value)
     try:
@@ -87,10 +87,10 @@ def _send_package(session: SparkSession) -> None:
 
 def _classes(written: Path | None) -> list[str]:
     if written is not None:
+        # It would name every class that an archive cannot hold.
         return [f"-XX:ArchiveClassesAtExit={written}", "-Xlog:disable"]
     archive = prepared_classes()
-    # Java warns on its output where the archive is of another version of itself, and goes on without.
-    return [] if archive is None else [f"-XX:SharedArchiveFile={archive}", "-Xlog:disable"]
+    return [] if archive is None else [f"-XX:SharedArchiveFile={archive}"]
 
 
 def _configuration(master: str, ui_port: int, scratch: Path | None, java: list[str]) -> dict[str, str | int]:
@@ -98,7 +98,7 @@ def _configuration(master: str, ui_port: int, scratch: Path | None, java: list[s
         "spark.ui.enabled": "true" if ui_port else "false",
         "spark.ui.port": ui_port or 4040,
         "spark.ui.showConsoleProgress": "false",
-        "spark.driver.extraJavaOptions": " ".join(java),
+        "spark.driver.extraJavaOptions": " ".join(f'"{option}"' for option in java),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.python.filterPushdown.enabled": "true",
         # Windows of a backlog are more than 128 groups, where sorting would begin.
@@ -106,8 +106,6 @@ def _configuration(master: str, ui_port: int, scratch: Path | None, java: list[s
         f"{_STATE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
         f"{_STATE}.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.sql.streaming.minBatchesToRetain": 20,
-        # The source gives the batch that closes a window, with the rows that there are by then.
-        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         # Its filter on the size of an exploded array computes the array twice.
         "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.InferFiltersFromGenerate",
     }

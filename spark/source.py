@@ -3,9 +3,10 @@
 Reading takes the options `broker`, `user` and `token` (where the broker has users), `topic` (several parted by commas),
 `from`, `maxRecordsPerTrigger`, `ranges`, `failOnDataLoss` and `retry`; with `watermark` the source also says how far event
 time has come (`spark.progress`), for which it takes `window` (10 s; the watermark moves by whole ones, so it is the length
-of your own windows), `idle` and `every`. With a schema of one's own there are only the columns that it names, and where its
-`msg` is a struct, messages come parsed (`spark.parsing`), for less than `from_json` costs. Writing takes `broker`, `user`,
-`token`, `topic`, `producer`, `retry` and `totals`.
+of your own windows), `idle`, `every` and `early` (true only where spark.sql.streaming.noDataMicroBatches.enabled is false:
+a window then closes with the batch that waits for its end, whatever maxRecordsPerTrigger is). With a schema of one's own
+there are only the columns that it names, and where its `msg` is a struct, messages come parsed (`spark.parsing`), for less
+than `from_json` costs. Writing takes `broker`, `user`, `token`, `topic`, `producer`, `retry` and `totals`.
 """
 
 import time
@@ -208,6 +209,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._target is None:
             return decide(start, reached, heads, limits, now_ms=now_ms, last_batch_ms=self._last_batch_ms)
         # A query that ends with what is there has no use for the clock, nor time to wait.
+        if start.is_early and reached.topics == start.topics:
+            return start
         start, limits = replace(start, is_early=False), replace(limits, every_ms=0)
         return decide(start, reached, heads, limits, now_ms=0, last_batch_ms=0)
 

@@ -1,12 +1,15 @@
 """``python -m spark`` as a process: how it starts, ends, refuses, and comes back after kill -9."""
 
+import itertools
 import os
 import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,6 +26,7 @@ from tests.spark.comparison import assert_close, assert_totals, assert_tweets_eq
 from tests.spark.topics import is_tweet, stored, totals, windows
 
 WINDOW_MS = 2_000
+LIVE_WINDOW_MS = 5_000
 WINDOWS_A_KILL = 10
 WITHIN_S = 420
 KILLS = int(os.environ.get("TWEETWIRE_TEST_KILLS", "1"))
@@ -103,6 +107,49 @@ def test_killed_at_any_batch_it_publishes_every_window_once_and_ends_in_order(
     assert_close(windows(broker, "users_stats"), {reference.iso(start): window for start, window in users.items()})
     assert_totals(totals(broker, "users_stats"), users, reference.users_totals)
     assert sum(window["tweets"] for window in found.values()) == sum(map(is_tweet, rows))
+
+
+def test_killed_while_tweets_come_it_publishes_every_window_once_and_the_last_ones_by_the_clock(
+    broker: BrokerProcess, tmp_path: Path
+) -> None:
+    flags = ["--window", f"{LIVE_WINDOW_MS}ms", "--idle", "1s", "--trigger", "1s"]
+    with publishing(broker):
+        for kill in range(KILLS):
+            wanted = len(windows(broker, "tweets_stats")) + 2
+            with spark(broker, tmp_path, *flags) as process:
+                wait_until(lambda: len(windows(broker, "tweets_stats")) >= wanted, process, tmp_path)  # noqa: B023 — called at once
+                # In another part of a window each time.
+                until = time.monotonic() + 0.77 * (kill % 7)
+                wait_until(lambda: time.monotonic() >= until, process, tmp_path)  # noqa: B023 — called at once
+                process.kill()
+    rows = stored(broker, "tweets")
+    expected = reference.tweets_stats([{**row, "watermark": 0} for row in rows], LIVE_WINDOW_MS)
+    with spark(broker, tmp_path, *flags) as process:
+        wait_until(lambda: len(windows(broker, "tweets_stats")) >= len(expected), process, tmp_path)
+    assert_tweets_equal(windows(broker, "tweets_stats"), expected)
+    assert_totals(totals(broker, "tweets_stats"), expected)
+
+
+@contextmanager
+def publishing(broker: BrokerProcess) -> Iterator[None]:
+    """Publish fifty tweets a second, each as it happens, until the block ends."""
+    changes, end = samples.changes(1_000), threading.Event()
+
+    def publish_on() -> None:
+        with SyncClient(broker.address) as client:
+            for number in itertools.count():
+                change = {**changes[number % len(changes)], "op": "insert", "at": time.time_ns() // 1_000_000}
+                client.publish("tweets", Event(id=str(number), msg=change))
+                if end.wait(0.02):
+                    return
+
+    with ThreadPoolExecutor(1) as pool:
+        publisher = pool.submit(publish_on)
+        try:
+            yield
+        finally:
+            end.set()
+            publisher.result(WITHIN_S)
 
 
 def refused(*flags: str, **environment: str) -> str:

@@ -1,12 +1,14 @@
 """The source's decisions: where a batch ends, and how far event time has come."""
 
+from collections import Counter
+
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from spark.progress import Head, Limits, Position, TopicPosition, decide, is_short, share_rows
 
-LIMITS = Limits(delay_ms=500, idle_ms=5_000, tick_ms=10_000, every_ms=2_000)
+LIMITS = Limits(delay_ms=500, idle_ms=5_000, tick_ms=10_000, every_ms=2_000, tells_early=True)
 START = 1_700_000_000_000
 
 
@@ -85,10 +87,27 @@ def test_with_more_to_read_no_end_is_told_early_since_the_events_time_is_not_the
 
 
 def test_where_batches_are_rarer_than_windows_each_tells_the_next_end() -> None:
-    often = Limits(delay_ms=500, tick_ms=1_000, every_ms=2_000)
+    often = Limits(delay_ms=500, tick_ms=1_000, every_ms=2_000, tells_early=True)
     start = position(10, START + 600, START - 1_000, START, is_early=True)
-    end = decide(start, position(20, START + 1_600), heads(20), often, now_ms=START + 1_600, last_batch_ms=START)
-    assert end == position(20, START + 1_600, START, START + 2_000, is_early=True)
+    end = decide(start, position(20, START + 600), heads(20), often, now_ms=START + 600, last_batch_ms=START)
+    assert end == position(20, START + 600, START, START + 1_000, is_early=True)
+
+
+def test_a_window_that_is_complete_does_not_wait_for_the_next_ones_end() -> None:
+    start = position(10, START + 5_000, START)
+    end = decided(start, position(20, START + 17_000), 20, now_ms=START + 17_000)
+    assert end == position(20, START + 17_000, START, START + 10_000)
+    after = decided(end, end, 20, now_ms=START + 17_001, last_batch_ms=START + 17_000)
+    assert after == position(20, START + 17_000, START + 10_000, START + 20_000, is_early=True)
+
+
+def test_where_spark_has_batches_without_rows_a_window_is_final_at_once_and_none_is_told_early() -> None:
+    limits = replace(LIMITS, tells_early=False)
+    start = position(10, START + 5_000, START)
+    near = decide(start, position(20, START + 9_000), heads(20), limits, now_ms=START + 9_000, last_batch_ms=0)
+    assert near == position(20, START + 9_000, START)
+    end = decide(near, position(30, START + 10_500), heads(30), limits, now_ms=START + 10_500, last_batch_ms=0)
+    assert end == position(30, START + 10_500, START + 10_000)
 
 
 def test_a_batch_is_short_until_it_holds_all_events_of_the_window_that_it_closes() -> None:
@@ -123,6 +142,14 @@ def test_in_silence_the_clock_also_closes_what_was_told_early() -> None:
     assert decided(start, start, 10, now_ms=START + 15_500) == position(10, START + 7_000, START + 10_000)
 
 
+def test_in_silence_the_clock_also_closes_what_was_told_early_where_events_came_after_that() -> None:
+    start = position(10, START + 7_000, START, START + 10_000, is_early=True)
+    reached = position(15, START + 8_000)
+    assert decided(start, reached, 15, now_ms=START + 15_499) == start
+    assert decided(start, reached, 15, now_ms=START + 15_500) == position(15, START + 8_000, START + 10_000)
+    assert decided(start, reached, 16, now_ms=START + 15_500) == start, "unread events are no silence"
+
+
 def test_old_changes_hold_up_a_window_that_was_told_early_no_longer_than_silence_would() -> None:
     start = position(10, START + 7_000, START, START + 10_000, is_early=True)
     old = [position(20, START - 86_400_000, arrived_ms=START + 7_000 + waited) for waited in (9_000, 9_001)]
@@ -131,6 +158,27 @@ def test_old_changes_hold_up_a_window_that_was_told_early_no_longer_than_silence
     assert decided(start, old[1], 20, now_ms=START + 16_001) == end
     assert is_short(start, old[0], heads(99), LIMITS)
     assert not is_short(start, old[1], heads(99), LIMITS)
+
+
+def test_events_whose_times_advance_slowly_are_waited_for() -> None:
+    start = position(10, START + 7_000, START, START + 10_000, is_early=True)
+    assert decided(start, position(20, START + 7_001, arrived_ms=START + 60_000), 20, now_ms=START + 60_000) == start
+
+
+def test_a_topic_that_is_behind_is_not_overdue_because_another_is_not() -> None:
+    start = Position(
+        {"tweets": TopicPosition(9, START + 7_000, START + 7_000), "users": TopicPosition(0)},
+        START,
+        START + 10_000,
+        True,
+    )
+    reached = Position(
+        {
+            "tweets": TopicPosition(12, START + 7_000, START + 7_000),
+            "users": TopicPosition(1, START + 67_000, START + 67_000),
+        }
+    )
+    assert is_short(start, reached, {"tweets": Head(0, 99), "users": Head(0, 1)}, LIMITS)
 
 
 def test_old_changes_that_arrive_now_are_no_silence() -> None:
@@ -166,6 +214,79 @@ def test_a_share_is_never_more_than_there_is_nor_nothing_where_there_is_somethin
     shares = share_rows(unread, rows_max)
     assert all(min(1, rows) <= shares[topic] <= rows for topic, rows in unread.items())
     assert rows_max is None or sum(shares.values()) <= max(rows_max, rows_max + len(unread))
+
+
+class Spark:
+    """What Spark makes of a source's positions: windows that gather events until the batch after the one that closes them."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.at = position(0, 0)
+        self.events: list[tuple[int, int]] = []
+        self.open: Counter[int] = Counter()
+        self.final: dict[int, int] = {}
+        self.late = 0
+        self.last_batch_ms = 0
+
+    def trigger(self, now_ms: int, rows_max: int) -> bool:
+        """Run one micro-batch if there is one."""
+        head = heads(len(self.events))
+        reached = self._reached(rows_max)
+        while is_short(self.at, reached, head, self.limits):
+            rows_max *= 2
+            reached = self._reached(rows_max)
+        end = decide(self.at, reached, head, self.limits, now_ms=now_ms, last_batch_ms=self.last_batch_ms)
+        if end == self.at:
+            return False
+        assert end.watermark_ms == self.at.closes_ms <= end.closes_ms
+        for time_ms, _ in self.events[self.at.topics["tweets"].next : end.topics["tweets"].next]:
+            window = time_ms - time_ms % self.limits.tick_ms
+            if window + self.limits.tick_ms <= self.at.watermark_ms:
+                self.late += 1
+            else:
+                self.open[window] += 1
+        for window in [window for window in self.open if window + self.limits.tick_ms <= self.at.closes_ms]:
+            assert window not in self.final
+            self.final[window] = self.open.pop(window)
+        if end.topics != self.at.topics:
+            self.last_batch_ms = now_ms
+        self.at = end
+        return True
+
+    def _reached(self, rows_max: int) -> Position:
+        first = self.at.topics["tweets"]
+        next_ = min(len(self.events), first.next + rows_max)
+        reached = TopicPosition(next_, *self.events[next_ - 1]) if next_ > first.next else first
+        return replace(self.at, topics={"tweets": reached})
+
+
+@given(
+    every_ms=st.sampled_from([0, 500, 2_000, 6_000, 10_000, 60_000]),
+    tick_ms=st.sampled_from([1_000, 5_000, 10_000]),
+    speed=st.sampled_from([0.1, 0.5, 1.0]),
+    rows_max=st.integers(20, 200),
+    pauses=st.lists(st.integers(1, 2_000), min_size=1, max_size=60),
+    look_after=st.integers(1, 9),
+    restarts=st.sets(st.integers(0, 59), max_size=3),
+)
+def test_events_in_order_are_never_late_and_in_silence_every_window_comes_out_once(
+    every_ms: int, tick_ms: int, speed: float, rows_max: int, pauses: list[int], look_after: int, restarts: set[int]
+) -> None:
+    spark = Spark(Limits(tick_ms=tick_ms, every_ms=every_ms, tells_early=True))
+    now = START
+    for number, pause in enumerate(pauses):
+        now += pause
+        spark.events += [(START + round((now - START) * speed), now)] * (50 if number % 7 == 3 else 1)
+        if number in restarts:
+            spark.last_batch_ms = 0
+        if not number % look_after:
+            spark.trigger(now, rows_max)
+    for number in range(200):
+        spark.trigger(now + number * max(every_ms, 100), rows_max)
+    assert not spark.trigger(now + 36_000_000, rows_max)
+    assert not spark.open
+    assert spark.late == 0
+    assert sum(spark.final.values()) == len(spark.events)
 
 
 @given(

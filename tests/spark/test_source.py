@@ -162,7 +162,7 @@ def test_with_a_watermark_the_rows_carry_it_and_a_tick_follows(
 def test_a_window_told_early_is_closed_by_one_batch_with_all_of_its_events_whatever_the_bound(
     broker: BrokerProcess, reader_with: Callable[..., TopicStreamReader]
 ) -> None:
-    reader = reader_with(watermark="1s", window="10s", every="2s")
+    reader = reader_with(watermark="1s", window="10s", every="2s", early="true")
     publish_timed(broker, [1_009_000])
     near = reader.latestOffset(reader.initialOffset(), ReadMaxRows(20))
     assert near["closes"] == 1_010_000
