@@ -68,6 +68,8 @@ def settings_config(program: str) -> SettingsConfigDict:
         cli_hide_none_type=True,
         validate_default=True,
         extra="forbid",
+        # Where some are wrong, all that were given would be shown, a token among them.
+        hide_input_in_errors=True,
     )
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import pytest
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, CliPositionalArg
 
 from bench.settings import BenchSettings, CompareSettings
@@ -201,3 +201,10 @@ def test_what_is_no_login_is_one_sentence_without_the_token(flags: list[str], se
     with pytest.raises(StartError, match=sentence) as refused:
         read_flags(SparkSettings, ["all", *flags])
     assert "s-secret" not in str(refused.value)
+
+
+def test_a_traceback_of_wrong_settings_shows_no_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TWEETWIRE_SPARK_BROKER_TOKEN", "s-secret")
+    with pytest.raises(ValidationError, match="go together") as refused:
+        SparkSettings(_cli_parse_args=["all"])
+    assert "s-secret" not in f"{refused.value} {refused.value!r}"
