@@ -129,8 +129,12 @@ def configure_logging(settings: ProgramSettings) -> None:
     """Structured logs on stderr: JSON lines for programs, coloured text for people."""
     is_terminal = sys.stderr.isatty()
     is_json = not is_terminal if settings.log_json is None else settings.log_json
+    # What a function has at hand may be a token.
+    tracebacks = structlog.dev.RichTracebackFormatter(show_locals=False)
     renderer: Any = (
-        structlog.processors.JSONRenderer() if is_json else structlog.dev.ConsoleRenderer(colors=is_terminal)
+        structlog.processors.JSONRenderer()
+        if is_json
+        else structlog.dev.ConsoleRenderer(colors=is_terminal, exception_formatter=tracebacks)
     )
     structlog.configure(
         processors=[
