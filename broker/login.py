@@ -1,5 +1,7 @@
 """Where a program's broker is, and who the program is there."""
 
+from typing import Any
+
 from msgspec import Struct
 
 __all__ = ["Login"]
@@ -25,6 +27,10 @@ class Login(Struct, frozen=True):
     def __repr__(self) -> str:
         """Show everything but the token."""
         return f"Login(address={self.address!r}, user={self.user!r})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        """Show the same to rich, which would else see all members."""
+        return [("address", self.address), ("user", self.user)]
 
     def name(self, own: str) -> str:
         """Give the name that a program which calls itself `own` has there."""

@@ -68,6 +68,8 @@ def settings_config(program: str) -> SettingsConfigDict:
         cli_hide_none_type=True,
         validate_default=True,
         extra="forbid",
+        # Where some are wrong, all that were given would be shown, a token among them.
+        hide_input_in_errors=True,
     )
 
 
@@ -127,8 +129,12 @@ def configure_logging(settings: ProgramSettings) -> None:
     """Structured logs on stderr: JSON lines for programs, coloured text for people."""
     is_terminal = sys.stderr.isatty()
     is_json = not is_terminal if settings.log_json is None else settings.log_json
+    # What a function has at hand may be a token.
+    tracebacks = structlog.dev.RichTracebackFormatter(show_locals=False)
     renderer: Any = (
-        structlog.processors.JSONRenderer() if is_json else structlog.dev.ConsoleRenderer(colors=is_terminal)
+        structlog.processors.JSONRenderer()
+        if is_json
+        else structlog.dev.ConsoleRenderer(colors=is_terminal, exception_formatter=tracebacks)
     )
     structlog.configure(
         processors=[

@@ -139,6 +139,9 @@ def see_broker(login: Login, topics: Iterable[str] = (), *, within_s: float = 10
             for topic in topics:
                 _see_topic(link, topic)
         except Refusal as refusal:
+            # One that may let this program in later is as good as away: a running job tries again.
+            if refusal.is_retryable:
+                raise BrokerUnreachable(login.address, str(refusal)) from refusal
             raise StartError(f"the broker at {login.address} refuses: {refusal}{_remedy(login, refusal)}") from refusal
 
 

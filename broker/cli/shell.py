@@ -206,9 +206,10 @@ class Conversation:
         try:
             yield
         finally:
+            # Before the wait, which an interrupt must not end: the handler would stay.
+            self._is_told = True
             with self._telling:
-                self._is_told = True
-            signal.signal(signal.SIGINT, before)
+                signal.signal(signal.SIGINT, before)
 
     def _interrupt(self, *_: object) -> None:
         if not self._is_told:

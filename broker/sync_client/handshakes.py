@@ -144,7 +144,8 @@ class SyncExactlyOnceSubscription(SyncSubscription):
         """Say that the application is done with events: first on this disk, then to the broker.
 
         What the broker does not settle now, HandshakeFailed after five tries, is said again with the next ack, or by the next
-        client. Raises also what `take` raises: what comes in their place is taken here.
+        client; what it refuses for good, Refusal, by the next client only. Raises also what `take` raises: what comes in
+        their place is taken here.
         """
         acked = self._taking.acked(events)
         self.stale += len(events) - len(acked)
@@ -190,24 +191,25 @@ class SyncExactlyOnceSubscription(SyncSubscription):
         while chunk := self._acked[:TOGETHER]:
             steps, failures = self._say("pubcomp", chunk, Step.OK_COMP)
             self._taking.finished(steps)
-            done = {entry.key for entry, _ in steps}
-            self._acked = [entry for entry in self._acked if entry.key not in done]
+            # What is refused for good would be refused with every later ack as well, and keep others from their turn.
+            again = {entry.key for entry, failure in failures if isinstance(failure, HandshakeFailed)}
+            self._acked = [entry for entry in chunk if entry.key in again] + self._acked[len(chunk) :]
             _raise(failures)
 
     def _say(
         self, verb: str, entries: list[Incoming], answer: Step
-    ) -> tuple[list[tuple[Incoming, Step]], list[BrokerError]]:
+    ) -> tuple[list[tuple[Incoming, Step]], list[tuple[Incoming, BrokerError]]]:
         """Say a step of many events; returns what each came to, and why others came to nothing."""
         answers = _say_all(self._connection, [f"{verb} {self.topic} @{one.offset}\n".encode() for one in entries])
         steps: list[tuple[Incoming, Step]] = []
-        failures: list[BrokerError] = []
+        failures: list[tuple[Incoming, BrokerError]] = []
         for entry, said in zip(entries, answers, strict=True):
             if isinstance(said, bytes):
                 steps.append((entry, answer))
             elif isinstance(said, Refusal) and said.code == "stale":
                 steps.append((entry, Step.STALE))
             else:
-                failures.append(said)
+                failures.append((entry, said))
         return steps, failures
 
 
@@ -228,6 +230,6 @@ def _say_all(connection: Connection, lines: list[bytes]) -> list[bytes | Refusal
     return [answers[place] for place in range(len(lines))]
 
 
-def _raise(failures: list[BrokerError]) -> None:
+def _raise(failures: list[tuple[Incoming, BrokerError]]) -> None:
     if failures:
-        raise failures[0]
+        raise failures[0][1]

@@ -533,6 +533,34 @@ def test_an_interrupt_that_is_lost_at_the_prompt_comes_again() -> None:
     assert signal.getsignal(signal.SIGINT) is before
 
 
+class Interrupting:
+    """A lock at which Ctrl-C comes while one waits for it."""
+
+    def __enter__(self) -> None:
+        signal.raise_signal(signal.SIGINT)
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def test_ctrl_c_at_the_end_leaves_the_next_one_to_who_is_there_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = signal.getsignal(signal.SIGINT)
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        conversation = Conversation(ours, Screen(Console()), "here:1")
+        monkeypatch.setattr(conversation, "_telling", Interrupting())
+        theirs.shutdown(socket.SHUT_WR)
+        conversation._is_leaving = True
+        conversation.begin()
+        try:
+            conversation.converse(iter(()))
+            assert signal.getsignal(signal.SIGINT) is before
+        except KeyboardInterrupt:
+            pytest.fail("it was heard, and the handler has stayed")
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+
 def test_a_script_can_use_the_shell(client: SyncClient, broker: BrokerProcess) -> None:
     publish(client, [Event(id="1", msg="☂")], topic="t")
     script = 'pub u {"id":"1","msg":1}\nread t earliest\nnonsense\n'

@@ -1,11 +1,13 @@
 """The flags of all programs: what ``--help`` shows, and the one sentence for what is wrong."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
 import pytest
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, CliPositionalArg
 
 from bench.settings import BenchSettings, CompareSettings
@@ -201,3 +203,34 @@ def test_what_is_no_login_is_one_sentence_without_the_token(flags: list[str], se
     with pytest.raises(StartError, match=sentence) as refused:
         read_flags(SparkSettings, ["all", *flags])
     assert "s-secret" not in str(refused.value)
+
+
+def test_a_traceback_of_wrong_settings_shows_no_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TWEETWIRE_SPARK_BROKER_TOKEN", "s-secret")
+    with pytest.raises(ValidationError, match="go together") as refused:
+        SparkSettings(_cli_parse_args=["all"])
+    assert "s-secret" not in f"{refused.value} {refused.value!r}"
+
+
+def test_a_traceback_in_the_log_of_a_terminal_shows_nothing_but_the_code(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        """
+from broker.login import Login
+from broker.program import ProgramSettings, configure_logging, logger
+
+def log_in(login):
+    token = login.token
+    raise OSError("no way")
+
+configure_logging(ProgramSettings(log_json=False))
+try:
+    log_in(Login("b:1", "spark", "-".join(["s", "secret"])))
+except OSError:
+    logger().exception("failed")
+"""
+    )
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=60, check=True)
+    assert "no way" in done.stderr
+    assert "token = login.token" in done.stderr
+    assert "s-secret" not in done.stderr

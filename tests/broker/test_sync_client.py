@@ -144,6 +144,27 @@ def test_what_the_broker_does_not_settle_now_it_is_told_with_the_next_ack(
     assert told == [b"pubcomp t @0\n"] * (TRIES + 1) + [b"pubcomp t @1\n"]
 
 
+def test_an_ack_that_is_refused_for_good_is_told_once_and_keeps_no_other_from_its_turn(tmp_path: Path) -> None:
+    told: list[bytes] = []
+
+    def answer(line: bytes) -> bytes:
+        if line.startswith(b"pubcomp"):
+            told.append(line)
+            return b"-ERR forbidden ann\n" if len(told) == 1 else b"+OK comp t @1\n"
+        if line.startswith(b"sub"):
+            return b"+OK sub t as=s from=0 pending=2 prefetch=2\n" + STORED + STORED.replace(b"0", b"1")
+        return b"+REL t @0\n"
+
+    with scripted_broker(answer) as address, SyncClient(address, name="ann", spool=tmp_path) as client:
+        subscription = client.subscribe("t", as_="s", prefetch=2, qos=2)
+        first, second = taken(subscription, 2)
+        with pytest.raises(Refusal, match="forbidden"):
+            subscription.ack([first])
+        subscription.ack([second])
+        assert client.unfinished == 1, "it is kept for the next client"
+    assert told == [b"pubcomp t @0\n", b"pubcomp t @1\n"]
+
+
 def test_a_message_is_stored_once_however_often_it_is_given(
     shared_broker: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:

@@ -11,6 +11,7 @@ from broker import BrokerUnreachable
 from broker.errors import StartError
 from broker.login import Login
 from spark import link
+from tests.broker.scripted import scripted_broker
 from tests.processes import BrokerProcess
 
 pytestmark = pytest.mark.stack
@@ -50,3 +51,11 @@ def test_a_broker_that_wants_a_token_is_one_sentence(tmp_path: Path) -> None:
         pytest.raises(StartError, match=r"the broker at .* refuses: unauthenticated"),
     ):
         link.see_broker(Login(broker.address))
+
+
+def test_a_broker_that_is_busy_is_away_and_refuses_nobody() -> None:
+    with (
+        scripted_broker(lambda _: b"-ERR too_many connections\n") as address,
+        pytest.raises(BrokerUnreachable, match=r"too_many connections"),
+    ):
+        link.see_broker(Login(address), within_s=0)
