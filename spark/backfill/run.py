@@ -23,7 +23,7 @@ from spark.backfill.collection import CollectionSource
 from spark.backfill.results import Published, publish_windows, windows_of
 from spark.backfill.settings import BackfillSettings
 from spark.driver_thread import DriverThread
-from spark.jobs import jobs_of
+from spark.jobs import Job, jobs_of
 from spark.link import see_broker
 from spark.session import build_session
 
@@ -44,7 +44,7 @@ class Outcome(Struct):
 async def backfill(settings: BackfillSettings, stop: anyio.Event) -> None:
     """Compute and publish everything, or until `stop`. Raises StartError and BrokerUnreachable."""
     _see_packages()
-    await to_thread.run_sync(see_broker, settings.login(), [settings.tweets_topic, settings.users_topic])
+    await to_thread.run_sync(see_broker, settings.login(), _topics_read(settings))
     await to_thread.run_sync(_see_mongodb, settings)
     with DriverThread() as thread:
         session = await thread.run(partial(build_session, settings.master, ui_port=settings.ui_port))
@@ -72,12 +72,22 @@ def compute(session: SparkSession, settings: BackfillSettings) -> Outcome:
         outcome = Outcome(counts.get(False, 0), counts.get(True, 0), {})
         logger().info("backfill: MongoDB is read", tweets=outcome.tweets, new_users=outcome.new_users)
         for job in jobs_of(settings.job):
-            topic = f"{job.topic}{settings.suffix}"
+            topic = _results_of(job, settings)
             windows = windows_of(job.statistic(_of(changes, job.reads_users), window_ms), topic, window_ms)
             outcome.published[topic] = publish_windows(windows, job.topic, topic, settings)
         return outcome
     finally:
         changes.unpersist()
+
+
+def _topics_read(settings: BackfillSettings) -> list[str]:
+    """Name what is read: the results, whose totals are gone on with, and the topics that tell when something was stored."""
+    results = [_results_of(job, settings) for job in jobs_of(settings.job)]
+    return results if settings.event_time == "ingested" else [settings.tweets_topic, settings.users_topic, *results]
+
+
+def _results_of(job: Job, settings: BackfillSettings) -> str:
+    return f"{job.topic}{settings.suffix}"
 
 
 def _of(changes: DataFrame, reads_users: bool) -> DataFrame:

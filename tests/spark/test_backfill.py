@@ -10,20 +10,23 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import anyio
 import pytest
 from bson import ObjectId
 from pymongo import MongoClient
 from pymongo.database import Database
 from pyspark.sql import SparkSession
 
+from broker.errors import StartError
 from spark.backfill.collection import TWEETS, CollectionReader, bounds
-from spark.backfill.run import compute
+from spark.backfill.run import backfill, compute
 from spark.backfill.settings import BackfillSettings
 from tests.processes import BrokerProcess, Process, until
 from tests.spark import reference, samples
 from tests.spark.comparison import assert_close, assert_totals, assert_tweets_equal
 from tests.spark.reference import Row
 from tests.spark.topics import stored, totals, windows
+from tests.users import entry
 
 WINDOW_MS = 500
 WITHIN_S = 180
@@ -165,3 +168,25 @@ def refused(*flags: str) -> str:
 def test_without_mongodb_it_says_so(broker: BrokerProcess) -> None:
     sentence = refused("--broker", broker.address, "--mongo-url", "mongodb://127.0.0.1:1", "--mongo-timeout", "100ms")
     assert "no MongoDB answers at --mongo-url (127.0.0.1:1: Connection refused); start one, or correct" in sentence
+
+
+@pytest.mark.parametrize(
+    ("may_read", "event_time", "sentence"),
+    [
+        ('["users", "tweets_stats_backfill"]', "stored", "forbidden spark may not do that on tweets;"),
+        ('["tweets", "users"]', "stored", "forbidden spark may not do that on tweets_stats_backfill;"),
+        ('["tweets", "users"]', "ingested", "forbidden spark may not do that on tweets_stats_backfill;"),
+        ('["tweets_stats_backfill"]', "ingested", "no MongoDB answers"),
+    ],
+)
+def test_it_needs_the_right_to_read_what_it_reads(
+    tmp_path: Path, may_read: str, event_time: str, sentence: str
+) -> None:
+    users = tmp_path / "users.toml"
+    users.write_text(entry("spark", "s-secret", subscribe=may_read))
+    with BrokerProcess(tmp_path / "broker", "--users", users) as broker:
+        flags = ["--job", "tweets-stats", "--event-time", event_time, "--mongo-timeout", "100ms"]
+        login = ["--broker-user", "spark", "--broker-token", "s-secret"]
+        given = settings("mongodb://127.0.0.1:1", "none", broker, *flags, *login)
+        with pytest.raises(StartError, match=sentence):
+            anyio.run(backfill, given, anyio.Event())
