@@ -4,6 +4,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from broker.errors import Refusal
+
 __all__ = ["Login"]
 
 
@@ -35,3 +37,13 @@ class Login(Struct, frozen=True):
     def name(self, own: str) -> str:
         """Give the name that a program which calls itself `own` has there."""
         return self.user or own
+
+    def reason(self, refusal: Refusal) -> str:
+        """Say why the broker refuses this one, and what to do about it."""
+        if refusal.code == "forbidden":
+            return f"{refusal}; what {self.user} may do is in the file of the broker's --users"
+        if refusal.code != "unauthenticated":
+            return str(refusal)
+        # The broker's own words are for who types a line.
+        why = "it has users; set" if self.user is None else "no such name and token; see"
+        return f"unauthenticated {why} --broker-user and --broker-token"

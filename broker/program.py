@@ -51,6 +51,11 @@ def _name(text: str) -> str:
         raise ValueError(refusal.text) from refusal
 
 
+def _user(text: str | None) -> str | None:
+    # An empty variable is how Compose writes one that is not set.
+    return _name(text) if text else None
+
+
 Name = Annotated[str, AfterValidator(_name)]
 """A name as the protocol allows it, refused before it becomes part of a line."""
 
@@ -88,7 +93,9 @@ class ClientSettings(ProgramSettings):
     """The settings that every program has which is a client of the broker."""
 
     broker: Address = Field("127.0.0.1:8000", description="address of the broker")
-    broker_user: str | None = Field(None, description="user that this program is there, if the broker has users")
+    broker_user: Annotated[str | None, AfterValidator(_user)] = Field(
+        None, description="user that this program is there, if the broker has users"
+    )
     broker_token: SecretStr | None = Field(
         None, description="token of that user; better as an environment variable than as a flag, which others see"
     )
@@ -101,9 +108,10 @@ class ClientSettings(ProgramSettings):
     def login(self) -> Login:
         """Give all three as one. Raises ValueError."""
         token = None if self.broker_token is None else self.broker_token.get_secret_value()
-        # An empty variable is how Compose writes one that is not set.
-        user = _name(self.broker_user) if self.broker_user else None
-        return Login(self.broker, user, token or None)
+        try:
+            return Login(self.broker, self.broker_user, token or None)
+        except ValueError as error:
+            raise ValueError(f"--broker-user, --broker-token: {error}") from None
 
 
 def run(settings_type: type[S], serve: Serve[S], argv: Sequence[str] | None = None) -> int:

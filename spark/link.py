@@ -142,7 +142,7 @@ def see_broker(login: Login, topics: Iterable[str] = (), *, within_s: float = 10
             # One that may let this program in later is as good as away: a running job tries again.
             if refusal.is_retryable:
                 raise BrokerUnreachable(login.address, str(refusal)) from refusal
-            raise StartError(f"the broker at {login.address} refuses: {refusal}{_remedy(login, refusal)}") from refusal
+            raise StartError(f"the broker at {login.address} refuses: {login.reason(refusal)}") from refusal
 
 
 def _see_topic(link: Link, topic: str) -> None:
@@ -152,11 +152,3 @@ def _see_topic(link: Link, topic: str) -> None:
     except Refusal as refusal:
         if refusal.code != "unknown_topic":
             raise
-
-
-def _remedy(login: Login, refusal: Refusal) -> str:
-    if refusal.code == "forbidden":
-        return f"; what {login.user} may do is in the file of the broker's --users"
-    if refusal.code != "unauthenticated":
-        return ""
-    return "; set --broker-user and --broker-token" if login.user is None else "; see --broker-user and --broker-token"
