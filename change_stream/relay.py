@@ -115,7 +115,8 @@ class Relay:
                 await self._session()
             except BrokerError as error:
                 if isinstance(error, Refusal) and error.code in _HOPELESS:
-                    raise StartError(f"the broker refuses topic {self.topic}: {error}") from error
+                    reason = self._settings.login().reason(error)
+                    raise StartError(f"the broker refuses topic {self.topic}: {reason}") from error
                 self._refusal = error if isinstance(error, Refusal) else None
                 # Where a refused event lies among those behind it is not known; the topic tells where to go on.
                 self.failures += 1

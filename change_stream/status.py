@@ -11,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from broker import Client, ProducerPosition, Refusal
+from broker.errors import StartError
 from broker.program import settings_config
 from change_stream.cluster import Cluster
 from change_stream.errors import WatchInterrupted
@@ -42,7 +43,10 @@ class Standing(Struct):
 
 
 async def report(settings: StatusSettings, stop: anyio.Event) -> int:
-    """Print the standings. Returns 1 where a topic belongs to another cluster or its record cannot be read."""
+    """Print the standings. Returns 1 where a topic belongs to another cluster or its record cannot be read.
+
+    Raises StartError where the broker refuses.
+    """
     cluster, login = Cluster.at(settings.mongo_url), settings.login()
     async with (
         cluster.mongo,
@@ -57,7 +61,10 @@ async def report(settings: StatusSettings, stop: anyio.Event) -> int:
         now = await _now(cluster)
         standings = []
         for collection, topic in settings.topics().items():
-            last = await _last(client, topic, settings.producer_of(collection))
+            try:
+                last = await _last(client, topic, settings.producer_of(collection))
+            except Refusal as refusal:
+                raise StartError(f"the broker refuses topic {topic}: {login.reason(refusal)}") from refusal
             standings.append(standing(collection, topic, last, cluster.id, now))
     if settings.report == "json":
         print(msgspec.json.encode(standings).decode())

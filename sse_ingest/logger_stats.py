@@ -6,7 +6,7 @@ from typing import Any
 
 import anyio
 
-from broker import BrokerError, Client, Event
+from broker import BrokerError, Client, Event, Refusal
 from broker.login import Login
 from broker.program import logger
 
@@ -35,7 +35,6 @@ async def publish_statistics(login: Login, every_s: float, figures: Callable[[],
         except (BrokerError, TimeoutError, OSError) as error:
             if not is_away:
                 is_away = True
-                log.warning(
-                    "statistics wait for the broker", broker=login.address, reason=str(error) or type(error).__name__
-                )
+                reason = login.reason(error) if isinstance(error, Refusal) else str(error) or type(error).__name__
+                log.warning("statistics wait for the broker", broker=login.address, reason=reason)
             await anyio.sleep(every_s)

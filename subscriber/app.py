@@ -23,6 +23,7 @@ from pydantic import Field
 from broker import Client, Event, Receipt, Refusal, StoredEvent, Subscription
 from broker.errors import StartError
 from broker.kinds import Address
+from broker.login import Login
 from broker.program import ClientSettings, logger, ready, run, settings_config
 from broker.units import Seconds, parse_seconds
 from subscriber.failures import failure_json
@@ -190,7 +191,7 @@ class Subscriber:
         # A connection has one subscription a topic, and several functions may want the same topic.
         name = f"{self.name}-{handler.options.as_}" if self._token is None else self.name
         async with Client(self.broker, name=name, token=self._token) as client:
-            reader = _Reader(client, await _subscribe(client, handler.options), handler)
+            reader = _Reader(client, await self._subscribe(client, handler.options), handler)
             task_status.started()
             send, receive = anyio.create_memory_object_stream[_Item](handler.options.prefetch)
             async with anyio.create_task_group() as workers:
@@ -201,6 +202,25 @@ class Subscriber:
                 workers.cancel_scope.deadline = anyio.current_time() + drain_s
             with anyio.move_on_after(_LAST_ACKS_S):
                 await client.ping()
+
+    async def _subscribe(self, client: Client, options: Options) -> Subscription:
+        """Subscribe. Raises StartError where the broker refuses."""
+        try:
+            return await client.subscribe(
+                options.topic,
+                as_=options.as_,
+                prefetch=options.prefetch,
+                from_=options.start,
+                create=True,
+                timeout_s=options.patience_s,
+                tries=options.tries,
+                backoff_s=options.backoff_s,
+            )
+        except Refusal as refusal:
+            login = Login(self.broker) if self._token is None else Login(self.broker, self.name, self._token)
+            raise StartError(
+                f"the broker refuses the subscription {options.as_} of {options.topic}: {login.reason(refusal)}"
+            ) from refusal
 
     async def _work(self, reader: "_Reader", receive: "MemoryObjectReceiveStream[_Item]", stop: anyio.Event) -> None:
         with receive:
@@ -263,25 +283,6 @@ class _Reader:
             await self.client.command(f"nack {event.topic} @{event.offset} {failure_json(delivery.error)}")
         except Refusal as refusal:
             logger().warning("the broker no longer waits for this event", event_id=event.id, reason=str(refusal))
-
-
-async def _subscribe(client: Client, options: Options) -> Subscription:
-    """Subscribe. Raises StartError where the broker refuses."""
-    try:
-        return await client.subscribe(
-            options.topic,
-            as_=options.as_,
-            prefetch=options.prefetch,
-            from_=options.start,
-            create=True,
-            timeout_s=options.patience_s,
-            tries=options.tries,
-            backoff_s=options.backoff_s,
-        )
-    except Refusal as refusal:
-        raise StartError(
-            f"the broker refuses the subscription {options.as_} of {options.topic}: {refusal}"
-        ) from refusal
 
 
 async def _cancel_when(event: anyio.Event, scope: anyio.CancelScope) -> None:

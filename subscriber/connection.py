@@ -87,7 +87,8 @@ class Connection:
                 timeout_s=settings.timeout,
             )
         except Refusal as refusal:
-            raise StartError(f"the broker refuses the subscription to {topic}: {refusal}") from refusal
+            reason = settings.login().reason(refusal)
+            raise StartError(f"the broker refuses the subscription to {topic}: {reason}") from refusal
         ledger = self._account.ledger_of(topic, subscription.known_as)
         return Reader(client, subscription, ledger, confirmation)
 

@@ -119,7 +119,8 @@ async def _read(settings: HistorySettings) -> list[Try]:
                     tries += tries_of(event)
                 page = await client.read(settings.history, page.next)
         except Refusal as refusal:
-            raise StartError(f"there is no history to read from {settings.history}: {refusal}") from refusal
+            reason = login.reason(refusal)
+            raise StartError(f"there is no history to read from {settings.history}: {reason}") from refusal
     return tries
 
 

@@ -17,6 +17,7 @@ from pydantic import Field
 
 from broker import Client, Receipt, Refusal
 from broker.client import Publisher
+from broker.errors import StartError
 from broker.program import ClientSettings, Name, logger, ready, settings_config
 from broker.units import Bytes, Seconds
 from subscriber.latency import LatencyHistogram
@@ -29,6 +30,7 @@ WINDOW: Final = 200_000
 """So many events may be unconfirmed. Those that are due then wait, and are late by their own plan."""
 PAUSE_S: Final = 0.001
 FLUSH_S: Final = 30.0
+HOPELESS: Final = frozenset({"bad_name", "forbidden", "unauthenticated"})
 
 
 class PublishSettings(ClientSettings):
@@ -99,9 +101,13 @@ class _Run:
         self._began_at = 0.0
 
     async def run(self) -> Offered:
-        """Publish everything; returns when all is confirmed, or the time for that is over."""
+        """Publish everything; returns when all is confirmed, or the time for that is over.
+
+        Raises StartError where the broker does not let it.
+        """
         settings, login = self._settings, self._settings.login()
         async with Client(login.address, name=login.name(settings.name), token=login.token) as client:
+            await self._see_broker(client)
             topics = [self._topic(client, place) for place in range(len(settings.topic))]
             self._began_at = await _go() if settings.on_go else time.time()
             ready(settings.name, settings.broker)
@@ -111,7 +117,7 @@ class _Run:
             ended_at = time.time()
             with anyio.move_on_after(FLUSH_S):
                 for topic in topics:
-                    await _flush(topic.publisher)
+                    await self._flush(topic.publisher)
         return Offered(
             name=settings.name,
             due=sum(sending.due for sending in self._series.values()),
@@ -153,7 +159,31 @@ class _Run:
             try:
                 await topic.publisher.publish_many(events)
             except Refusal as refusal:
-                logger().warning("an event was refused", topic=topic.publisher.topic, reason=str(refusal))
+                self._note_refusal(topic.publisher.topic, refusal)
+
+    async def _see_broker(self, client: Client) -> None:
+        try:
+            await client.topics()
+        except Refusal as refusal:
+            if not refusal.is_retryable:
+                raise self._refused(refusal) from refusal
+
+    async def _flush(self, publisher: Publisher) -> None:
+        while publisher.unconfirmed:
+            try:
+                await publisher.flush()
+            except Refusal as refusal:
+                self._note_refusal(publisher.topic, refusal)
+
+    def _note_refusal(self, topic: str, refusal: Refusal) -> None:
+        """Go on without an event. Raises StartError where each later one would be refused, too."""
+        if refusal.code in HOPELESS:
+            raise self._refused(refusal) from refusal
+        logger().warning("an event was refused", topic=topic, reason=str(refusal))
+
+    def _refused(self, refusal: Refusal) -> StartError:
+        login = self._settings.login()
+        return StartError(f"the broker at {login.address} refuses: {login.reason(refusal)}")
 
     def _note_plan(self, plan: Plan, total: int) -> None:
         for second in range(int(plan.due_s(total - 1)) + 1):
@@ -178,14 +208,6 @@ async def publish(settings: PublishSettings, stop: anyio.Event) -> int:
     sys.stdout.write(msgspec.json.encode(offered).decode() + "\n")
     sys.stdout.flush()
     return 0 if sum(offered.confirmed.values()) == offered.sent else 1
-
-
-async def _flush(publisher: Publisher) -> None:
-    while publisher.unconfirmed:
-        try:
-            await publisher.flush()
-        except Refusal as refusal:
-            logger().warning("an event was refused", topic=publisher.topic, reason=str(refusal))
 
 
 async def _go() -> float:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import anyio
 
-from broker import Client
+from broker import Client, Refusal
 from broker.errors import StartError
 from broker.program import ready
 from subscriber.account import Account, Second
@@ -129,6 +129,9 @@ class Stress:
         except TimeoutError as error:
             sentence = f"the broker at {self.settings.broker} does not answer, so nothing can be said about loss"
             raise StartError(sentence) from error
+        except Refusal as refusal:
+            reason = self.settings.login().reason(refusal)
+            raise StartError(f"the broker at {self.settings.broker} refuses: {reason}") from refusal
         # A subscription without a name has another one after its connection was lost and made again.
         readers = [reader for connection in self._connections for reader in connection.readers]
         names = {reader.ledger: reader.subscription.known_as for reader in readers}

@@ -53,7 +53,8 @@ def carry_out(argv: Sequence[str]) -> int:
             command.carry_out()
         sys.stdout.flush()
     except Refusal as refusal:
-        return _refuse(name, f"the broker refuses ({refusal.code}): {refusal.text}")
+        remedy = "; see --name and TWEETWIRE_TOKEN" if refusal.code == "unauthenticated" else ""
+        return _refuse(name, f"the broker refuses ({refusal.code}): {refusal.text}{remedy}")
     except (StartError, BrokerError) as error:
         return _refuse(name, str(error))
     except BrokenPipeError:

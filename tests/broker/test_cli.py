@@ -254,6 +254,7 @@ def test_a_token_from_the_environment_opens_a_guarded_broker(tmp_path: Path) -> 
         out, errors = start(*words).communicate(timeout=PATIENCE_S)
         assert out == ""
         assert "the broker refuses (unauthenticated)" in errors
+        assert "; see --name and TWEETWIRE_TOKEN" in errors
 
 
 # Tail

@@ -391,6 +391,21 @@ async def test_with_a_users_token_every_handler_is_that_user(tmp_path: Path) -> 
     assert taken == ["1", "1"]
 
 
+async def test_a_service_with_a_wrong_token_is_told_what_to_do(tmp_path: Path) -> None:
+    users = tmp_path / "users.toml"
+    users.write_text(entry("shop", "s-secret"))
+    with BrokerProcess(tmp_path / "broker", "--users", users) as broker:
+        app = Subscriber(broker.address, name="shop", token="s-wrong")
+        app.on("orders", as_="stock")(lambda event: None)
+        with pytest.raises(BaseExceptionGroup) as refused:
+            await app.serve(anyio.Event())
+    error: BaseException = refused.value
+    while isinstance(error, BaseExceptionGroup):
+        (error,) = error.exceptions
+    assert isinstance(error, StartError)
+    assert "of orders: unauthenticated no such name and token; see --broker-user" in str(error)
+
+
 def test_a_service_without_a_broker_is_one_sentence() -> None:
     command = [sys.executable, "-c", textwrap.dedent(SERVICE), "--broker", "127.0.0.1:1"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_S, check=False)

@@ -234,3 +234,29 @@ def test_with_a_users_token_it_subscribes_and_its_publishers_publish(tmp_path: P
         status, report = run(broker, "--topic", "t", "--publish-rate", "200", "--seconds", "1", **login)
     assert status == 0, report
     assert report["topics"][0]["acked"] == report["load"]["confirmed"] > 0
+
+
+def test_whom_the_broker_refuses_is_told_with_the_flags_to_see(tmp_path: Path) -> None:
+    users = tmp_path / "users.toml"
+    users.write_text(entry("reader", "r-secret", publish="[]"))
+    reader, wrong = ["reader", "r-secret"], ["reader", "r-wrong"]
+    unknown = "unauthenticated no such name and token; see --broker-user and --broker-token"
+    with BrokerProcess(tmp_path / "broker", "--users", users) as broker:
+        for words, who, sentence in (
+            (["--topic", "t", "--metrics-port", "0"], wrong, f"refuses the subscription to t: {unknown}"),
+            (["publish", "--topic", "t"], wrong, f"the broker at {broker.address} refuses: {unknown}"),
+            (["publish", "--topic", "t"], ["", ""], "it has users; set --broker-user and --broker-token"),
+            (["publish", "--topic", "t"], reader, "forbidden reader may not do that on t; what reader may do"),
+            (["history"], wrong, f"there is no history to read from handler_history: {unknown}"),
+        ):
+            login = ["--broker-user", who[0], "--broker-token", who[1]]
+            done = subprocess.run(
+                [sys.executable, "-m", "subscriber", *words, "--broker", broker.address, *login],
+                capture_output=True,
+                text=True,
+                timeout=WITHIN_S,
+                check=False,
+            )
+            assert sentence in done.stderr.splitlines()[-1], done.stderr
+            assert done.returncode == 2
+            assert "-wrong" not in done.stderr
