@@ -17,6 +17,7 @@ from broker import StoredEvent, SyncClient
 from tests.change_stream.conftest import Start
 from tests.change_stream.programs import ROOT, Publisher, published, wait_for
 from tests.processes import BrokerProcess, until
+from tests.users import entry
 
 pytestmark = pytest.mark.stack
 Mongo = Database[dict[str, Any]]
@@ -339,6 +340,34 @@ def test_a_missing_server_is_one_sentence(tmp_path: Path, mongo_url: str, broker
     log = publisher.log_path.read_text()
     assert log.count("\n") == 1
     assert "no MongoDB answers" in log if missing == "mongo" else "no broker answers" in log
+
+
+def test_whom_the_broker_refuses_is_told_with_the_flags_to_see(
+    tmp_path: Path, mongo_url: str, database: Mongo, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    users = tmp_path / "users.toml"
+    users.write_text(entry("cdc", "c-secret"))
+    monkeypatch.setenv("TWEETWIRE_CHANGE_STREAM_BROKER_USER", "cdc")
+    monkeypatch.setenv("TWEETWIRE_CHANGE_STREAM_BROKER_TOKEN", "c-wrong")
+    unknown = "the broker refuses topic tweets: unauthenticated no such name and token; see --broker-user"
+    with BrokerProcess(tmp_path / "guarded", "--users", users) as guarded:
+        one = ["--map", "tweets=tweets"]
+        publisher = Publisher(tmp_path / "publisher.log", mongo_url, guarded.address, database.name, *one)
+        publisher.launch()
+        assert publisher.wait() == 2
+        assert unknown in (log := publisher.log_path.read_text())
+        assert "c-wrong" not in log
+        where = ["--mongo-url", mongo_url, "--broker", guarded.address, "--database", database.name]
+        done = subprocess.run(
+            [sys.executable, "-m", "change_stream", "status", *where, *one],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert done.returncode == 2, done.stderr
+    assert "topic tweets: unauthenticated it has users; set --broker-user" in done.stderr.splitlines()[-1]
 
 
 def test_the_position_moves_past_what_others_write(start: Start, broker: BrokerProcess, database: Mongo) -> None:
