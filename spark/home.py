@@ -21,6 +21,7 @@ __all__ = ["CLASSES", "PREPARED", "make_prepared_home", "prepared_classes", "use
 PREPARED = Path(sys.prefix, "share", "tweetwire", "spark")
 CLASSES = PREPARED / "classes.jsa"
 
+_MADE_FOR = PREPARED / "versions"
 _PYSPARK = Path(pyspark.__file__).parent
 _PARTS = ("bin", "jars")
 
@@ -38,21 +39,35 @@ def use_lean_home() -> None:
     os.environ["SPARK_HOME"] = str(home)
 
 
-def make_prepared_home() -> None:
-    """Make the home that stays, empty of classes. Raises OSError where the environment's folder cannot be written to."""
+def make_prepared_home(java: str) -> None:
+    """Make the home that stays, empty of classes, for a version of Java as it tells it.
+
+    Raises OSError where the environment's folder cannot be written to.
+    """
     shutil.rmtree(PREPARED, ignore_errors=True)
     PREPARED.mkdir(parents=True)
     _fill(PREPARED)
+    _MADE_FOR.write_text(_versions(java))
 
 
-def prepared_classes() -> Path | None:
-    """Give the archive that belongs to the home in use, None where there is none."""
-    is_ours = os.environ.get("SPARK_HOME") == str(PREPARED) and _is_prepared()
-    return CLASSES if is_ours and CLASSES.is_file() else None
+def prepared_classes(java: str) -> Path | None:
+    """Give the archive that belongs to the home in use, None where there is none. Raises ValueError for an outdated one.
+
+    `java` is the version of Java as it tells it; one of another version, or with other jars, would not take the archive.
+    """
+    if os.environ.get("SPARK_HOME") != str(PREPARED) or not CLASSES.is_file():
+        return None
+    if not _MADE_FOR.is_file() or _MADE_FOR.read_text() != _versions(java):
+        raise ValueError(f"{CLASSES} was made for another Java or PySpark")
+    return CLASSES
 
 
 def _is_prepared() -> bool:
     return all((PREPARED / part).resolve() == (_PYSPARK / part).resolve() for part in _PARTS)
+
+
+def _versions(java: str) -> str:
+    return f"pyspark {pyspark.__version__}\n{java}\n"
 
 
 def _fill(home: Path) -> None:

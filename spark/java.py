@@ -14,19 +14,20 @@ JAVA_MIN = 17
 _REMEDY = "install Java 17 or 21 (Debian: apt install openjdk-17-jre-headless) or set JAVA_HOME to one"
 
 
-def check_java() -> int:
-    """Give the major version of the Java that Spark will start. Raises StartError where there is none that it can use."""
+def check_java() -> str:
+    """Give the version of the Java that Spark will start, as it tells it. Raises StartError where none can be used."""
     java = _java()
     try:
         answer = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:
         raise StartError(f"{java} does not start ({error}); {_REMEDY}") from error
-    version = parse_version(answer.stderr + answer.stdout)
+    text = answer.stderr + answer.stdout
+    version = parse_version(text)
     if answer.returncode or version is None:
         raise StartError(f"{java} -version does not tell a version; {_REMEDY}")
     if version < JAVA_MIN:
         raise StartError(f"Spark needs Java {JAVA_MIN} or 21, and {java} is Java {version}; {_REMEDY}")
-    return version
+    return text.strip()
 
 
 def parse_version(text: str) -> int | None:

@@ -51,16 +51,15 @@ class PrepareSettings(ProgramSettings):
 
 async def prepare(settings: PrepareSettings, stop: anyio.Event) -> None:
     """Make it, or leave off at `stop`. Raises StartError where Java is missing, or nothing can be written there."""
-    check_java()
-    await to_thread.run_sync(_prepare, stop)
+    await to_thread.run_sync(_prepare, check_java(), stop)
 
 
-def _prepare(stop: anyio.Event) -> None:
+def _prepare(java_version: str, stop: anyio.Event) -> None:
     for name in [*os.environ]:
         if name.startswith(_OTHERS_SETTINGS):
             del os.environ[name]
     try:
-        make_prepared_home()
+        make_prepared_home(java_version)
     except OSError as error:
         raise StartError(f"{CLASSES.parent} cannot be made: {error.strerror}") from error
     partial = CLASSES.with_suffix(".partial")

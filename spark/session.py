@@ -12,6 +12,7 @@ from typing import Literal
 from pyspark.sql import SparkSession
 
 from broker.errors import StartError
+from broker.program import logger
 from spark.archive import write_archive
 from spark.home import prepared_classes, use_lean_home
 from spark.java import check_java
@@ -48,7 +49,7 @@ def build_session(
     package sent; their Python is PYSPARK_PYTHON, or one at the path of this one. Raises StartError where Java is missing
     or wrong, or the master does not answer.
     """
-    check_java()
+    java_version = check_java()
     # Workers would otherwise start with the system's Python, which does not have this package's libraries.
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     if local_cores(master) is not None:
@@ -56,7 +57,7 @@ def build_session(
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     use_lean_home()
     builder = SparkSession.builder.master(master).appName(app)
-    java = [_LOG] if local_cores(master) is None else [_LOG, *_JIT[jit].split(), *_classes(write_classes)]
+    java = [_LOG] if local_cores(master) is None else [_LOG, *_JIT[jit].split(), *_classes(java_version, write_classes)]
     for name, value in _configuration(master, ui_port, scratch, java).items():
         builder = builder.config(name, value)
     try:
@@ -85,11 +86,15 @@ def _send_package(session: SparkSession) -> None:
     session.sparkContext.addPyFile(str(write_archive(folder / "tweetwire.zip")))
 
 
-def _classes(written: Path | None) -> list[str]:
+def _classes(java_version: str, written: Path | None) -> list[str]:
     if written is not None:
         # It would name every class that an archive cannot hold.
         return [f"-XX:ArchiveClassesAtExit={written}", "-Xlog:disable"]
-    archive = prepared_classes()
+    try:
+        archive = prepared_classes(java_version)
+    except ValueError as error:
+        logger().warning("Spark starts slowly until you run python -m spark prepare", reason=str(error))
+        return []
     return [] if archive is None else [f"-XX:SharedArchiveFile={archive}"]
 
 

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from spark import home
 
 PYSPARK = Path(pyspark.__file__).parent
+JAVA = 'openjdk version "17.0.17"'
 
 
 @pytest.fixture
@@ -18,6 +19,7 @@ def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder = tmp_path / "share" / "spark"
     monkeypatch.setattr(home, "PREPARED", folder)
     monkeypatch.setattr(home, "CLASSES", folder / "classes.jsa")
+    monkeypatch.setattr(home, "_MADE_FOR", folder / "versions")
     monkeypatch.setenv("SPARK_HOME", "")
     monkeypatch.delenv("SPARK_HOME")
     return folder
@@ -29,41 +31,49 @@ def test_without_a_prepared_home_one_is_made_for_this_start(prepared: Path) -> N
     assert used != prepared
     assert sorted(path.name for path in used.iterdir()) == ["bin", "jars"]
     assert (used / "jars").resolve() == (PYSPARK / "jars").resolve()
-    assert home.prepared_classes() is None
+    assert home.prepared_classes(JAVA) is None
 
 
 def test_a_prepared_home_is_used_with_its_classes_once_they_are_there(prepared: Path) -> None:
-    home.make_prepared_home()
+    home.make_prepared_home(JAVA)
     home.use_lean_home()
     assert os.environ["SPARK_HOME"] == str(prepared)
-    assert home.prepared_classes() is None
+    assert home.prepared_classes(JAVA) is None
     home.CLASSES.write_bytes(b"classes")
-    assert home.prepared_classes() == home.CLASSES
+    assert home.prepared_classes(JAVA) == home.CLASSES
+
+
+def test_the_classes_of_another_java_are_not_taken(prepared: Path) -> None:
+    home.make_prepared_home(JAVA)
+    home.CLASSES.write_bytes(b"classes")
+    home.use_lean_home()
+    with pytest.raises(ValueError, match="another Java"):
+        home.prepared_classes('openjdk version "21.0.1"')
 
 
 def test_a_home_of_another_pyspark_is_left_alone(prepared: Path, tmp_path: Path) -> None:
-    home.make_prepared_home()
+    home.make_prepared_home(JAVA)
     home.CLASSES.write_bytes(b"classes")
     (prepared / "jars").unlink()
     (prepared / "jars").symlink_to(tmp_path)
     home.use_lean_home()
     assert os.environ["SPARK_HOME"] != str(prepared)
-    assert home.prepared_classes() is None
+    assert home.prepared_classes(JAVA) is None
 
 
 def test_a_persons_own_home_is_used_as_it_is(prepared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    home.make_prepared_home()
+    home.make_prepared_home(JAVA)
     home.CLASSES.write_bytes(b"classes")
     monkeypatch.setenv("SPARK_HOME", "/opt/spark")
     home.use_lean_home()
     assert os.environ["SPARK_HOME"] == "/opt/spark"
-    assert home.prepared_classes() is None
+    assert home.prepared_classes(JAVA) is None
 
 
 def test_preparing_again_forgets_the_old_classes(prepared: Path) -> None:
-    home.make_prepared_home()
+    home.make_prepared_home(JAVA)
     home.CLASSES.write_bytes(b"classes")
-    home.make_prepared_home()
+    home.make_prepared_home(JAVA)
     assert not home.CLASSES.exists()
 
 
