@@ -164,7 +164,9 @@ def test_a_window_told_early_is_closed_by_one_batch_with_all_of_its_events_whate
 ) -> None:
     reader = reader_with(watermark="1s", window="10s", every="2s", early="true")
     publish_timed(broker, [1_009_000])
-    near = reader.latestOffset(reader.initialOffset(), ReadMaxRows(20))
+    before = reader.latestOffset(reader.initialOffset(), ReadMaxRows(20))
+    assert before["closes"] == 1_000_000
+    near = reader.latestOffset(before, ReadMaxRows(20))
     assert near["closes"] == 1_010_000
     publish_timed(broker, [1_009_001 + 10 * n for n in range(100)])
     assert reader.latestOffset(near, ReadMaxRows(20)) == near
