@@ -3,16 +3,18 @@
 import json
 from collections.abc import Sequence
 
-from broker import Event, Refusal, SyncClient
+from broker import Event, Refusal, StoredEvent, SyncClient
 from tests.processes import BrokerProcess
 from tests.spark.reference import Row
 
 
 def stored(broker: BrokerProcess, topic: str) -> list[Row]:
     """All events of a topic as the source's rows, without a watermark."""
+    events: list[StoredEvent] = []
     with SyncClient(broker.address) as client:
         try:
-            events = client.read(topic, 0, limit=10_000).events
+            while found := client.read(topic, len(events)).events:
+                events += found
         except Refusal:
             return []
     return [
