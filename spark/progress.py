@@ -115,7 +115,7 @@ def decide(
     come = _come_to(reached, heads, limits)
     if _is_live(reached, heads):
         come = max(come, _clock_time(reached, limits, now_ms))
-    if start.is_early and come < start.closes_ms and not _is_overdue(start, reached, heads, limits):
+    if _has_to_wait(start, come, reached, heads, limits):
         return start
     closes = max(start.closes_ms, come)
     is_pressing = closes > start.watermark_ms
@@ -130,8 +130,12 @@ def decide(
 
 def is_short(start: Position, reached: Position, heads: Mapping[str, Head], limits: Limits) -> bool:
     """Say whether `reached` leaves events unread that belong into the windows which the batch from `start` closes."""
-    has_come = _come_to(reached, heads, limits) >= start.closes_ms or _is_overdue(start, reached, heads, limits)
-    return start.is_early and not has_come and not _is_live(reached, heads)
+    come = _come_to(reached, heads, limits)
+    return not _is_live(reached, heads) and _has_to_wait(start, come, reached, heads, limits)
+
+
+def _has_to_wait(start: Position, come: int, reached: Position, heads: Mapping[str, Head], limits: Limits) -> bool:
+    return start.is_early and come < start.closes_ms and not _is_overdue(start, reached, heads, limits)
 
 
 def _is_overdue(start: Position, reached: Position, heads: Mapping[str, Head], limits: Limits) -> bool:

@@ -1,5 +1,6 @@
 """The blocking client: subscriptions whose events are asked for, and exactly-once handshakes with the async client's files."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -119,21 +120,33 @@ def test_a_broker_that_goes_silent_is_lost_to_who_waits_for_events() -> None:
     assert len(pings) == 2
 
 
+def with_two_events(told: list[bytes], settle: Callable[[], bytes]) -> Callable[[bytes], bytes]:
+    """Deliver two events; what is said to settle them is put into `told`, and then answered by `settle`."""
+
+    def answer(line: bytes) -> bytes:
+        if line.startswith(b"pubcomp"):
+            told.append(line)
+            return settle()
+        if line.startswith(b"sub"):
+            return b"+OK sub t as=s from=0 pending=2 prefetch=2\n" + STORED + STORED.replace(b"0", b"1")
+        return b"+REL t @0\n"
+
+    return answer
+
+
 def test_what_the_broker_does_not_settle_now_it_is_told_with_the_next_ack(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("broker.sync_client.handshakes.PAUSES_S", [0.0] * TRIES)
     told: list[bytes] = []
 
-    def answer(line: bytes) -> bytes:
-        if line.startswith(b"pubcomp"):
-            told.append(line)
-            return b"-ERR disk full\n" if len(told) <= TRIES else b"+OK comp t @0\n"
-        if line.startswith(b"sub"):
-            return b"+OK sub t as=s from=0 pending=2 prefetch=2\n" + STORED + STORED.replace(b"0", b"1")
-        return b"+REL t @0\n"
+    def settle() -> bytes:
+        return b"-ERR disk full\n" if len(told) <= TRIES else b"+OK comp t @0\n"
 
-    with scripted_broker(answer) as address, SyncClient(address, name="ann", spool=tmp_path) as client:
+    with (
+        scripted_broker(with_two_events(told, settle)) as address,
+        SyncClient(address, name="ann", spool=tmp_path) as client,
+    ):
         subscription = client.subscribe("t", as_="s", prefetch=2, qos=2)
         first, second = taken(subscription, 2)
         with pytest.raises(HandshakeFailed, match="gave up pubcomp t after 5 tries"):
@@ -147,15 +160,13 @@ def test_what_the_broker_does_not_settle_now_it_is_told_with_the_next_ack(
 def test_an_ack_that_is_refused_for_good_is_told_once_and_keeps_no_other_from_its_turn(tmp_path: Path) -> None:
     told: list[bytes] = []
 
-    def answer(line: bytes) -> bytes:
-        if line.startswith(b"pubcomp"):
-            told.append(line)
-            return b"-ERR forbidden ann\n" if len(told) == 1 else b"+OK comp t @1\n"
-        if line.startswith(b"sub"):
-            return b"+OK sub t as=s from=0 pending=2 prefetch=2\n" + STORED + STORED.replace(b"0", b"1")
-        return b"+REL t @0\n"
+    def settle() -> bytes:
+        return b"-ERR forbidden ann\n" if len(told) == 1 else b"+OK comp t @1\n"
 
-    with scripted_broker(answer) as address, SyncClient(address, name="ann", spool=tmp_path) as client:
+    with (
+        scripted_broker(with_two_events(told, settle)) as address,
+        SyncClient(address, name="ann", spool=tmp_path) as client,
+    ):
         subscription = client.subscribe("t", as_="s", prefetch=2, qos=2)
         first, second = taken(subscription, 2)
         with pytest.raises(Refusal, match="forbidden"):
