@@ -1,13 +1,16 @@
 """What a half-typed line may go on with: learnt from the broker's own ``help``, topics and subscriptions."""
 
 import re
-import readline
+from collections.abc import Callable
 from typing import Any, Final
 
 from broker.errors import BrokerError, Refusal
 from broker.sync_client import SyncClient
 
-__all__ = ["Completion"]
+__all__ = ["Candidates", "Completion"]
+
+Candidates = Callable[[list[str], str], list[str]]
+"""What the last word of a line may become, from the words before it and what is there of it."""
 
 _OPTION: Final = re.compile(r"(?<![\w=|,])([a-z_]+)=")
 _FLAG: Final = re.compile(r"\[([a-z_]+)\]")
@@ -20,15 +23,6 @@ class Completion:
         self._client = client
         self._verbs = client.command("help").partition("commands: ")[2].partition(";")[0].split()
         self._usages: dict[str, str] = {}
-        self._found: list[str] = []
-
-    def complete(self, _text: str, state: int) -> str | None:
-        """Return candidate number `state` for the line in readline's buffer, None behind the last one."""
-        if state == 0:
-            begin = readline.get_begidx()
-            line = readline.get_line_buffer()
-            self._found = self.candidates(line[:begin].split(), line[begin : readline.get_endidx()])
-        return self._found[state] if state < len(self._found) else None
 
     def candidates(self, words: list[str], begun: str) -> list[str]:
         """Return what `begun` may become behind `words`; a whole word has a space behind it."""

@@ -4,6 +4,8 @@ import socket
 import ssl
 from pathlib import Path
 
+import anyio
+from anyio.abc import ByteStream
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
@@ -57,6 +59,18 @@ class Connection(BaseSettings):
             raise BrokerUnreachable(self.broker, error.strerror or str(error)) from error
         connection.settimeout(None)
         return connection
+
+    async def connect_stream(self) -> ByteStream:
+        """Connect for those who speak and listen at once. Raises BrokerUnreachable, StartError."""
+        host, port = split_address(self.broker)
+        context = self._tls_context()
+        try:
+            with anyio.fail_after(self.timeout):
+                if context is None:
+                    return await anyio.connect_tcp(host, port)
+                return await anyio.connect_tcp(host, port, ssl_context=context, tls_standard_compatible=False)
+        except OSError as error:
+            raise BrokerUnreachable(self.broker, error.strerror or str(error)) from error
 
     @property
     def plain_token(self) -> str | None:

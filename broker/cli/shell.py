@@ -1,37 +1,34 @@
 """``shell``: a telnet that knows the protocol, with line editing, history, completion and colours.
 
-The main thread reads what is typed and sends it as it is; a second one shows what comes, at any time: it clears the line
-that is being typed, writes above it, and puts the line back. Without a terminal it sends its input and writes what
-comes byte for byte, so that a script can use it.
+On a terminal, what is typed is sent as it is, and what comes is shown at any time, above the line that is being typed.
+Without a terminal it sends its input and writes what comes byte for byte, so that a script can use it.
 """
 
-import readline
-import signal
 import socket
 import sys
 import threading
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
+import anyio
+from anyio.abc import ByteStream
 from pydantic import Field
-from rich.console import Console
 
 from broker.cli.completion import Completion
 from broker.cli.connection import Connection, command_config
-from broker.cli.display import event_text, reply_text, terminal
+from broker.cli.display import terminal
 from broker.errors import BrokerLost
 from broker.program import Name
 from broker.protocol import replies
 
-__all__ = ["Conversation", "Screen", "Shell"]
+if TYPE_CHECKING:
+    from broker.cli.screen import Screen
 
-PROMPT: Final = "> "
-HISTORY_LINES: Final = 1000
+__all__ = ["Shell"]
+
+READ_BYTES: Final = 64 << 10
 LEAVING_S: Final = 10.0
-AGAIN_S: Final = 0.2
 
 
 class Shell(Connection):
@@ -46,172 +43,93 @@ class Shell(Connection):
 
     def carry_out(self) -> None:
         """Converse until either side ends it. Raises BrokerLost where the broker did."""
-        is_interactive = sys.stdin.isatty() and sys.stdout.isatty()
-        with self.connect_socket() as connection:
-            screen = Screen(terminal()) if is_interactive else _Pipe()
-            conversation = Conversation(connection, screen, self.broker)
-            conversation.send(replies.hello_line(self.name, self.plain_token).decode().rstrip("\n"))
-            conversation.begin()
-            with self._editing() if is_interactive else nullcontext():
-                conversation.converse(screen.typed())
+        if sys.stdin.isatty() and sys.stdout.isatty():
+            with self.connect() as client:
+                anyio.run(self._converse, Completion(client))
+        else:
+            with self.connect_socket() as connection:
+                self._pass_on(connection)
 
-    @contextmanager
-    def _editing(self) -> Iterator[None]:
-        """Have lines edited, completed and remembered."""
-        path = self.history.expanduser()
-        with suppress(OSError):
-            path.touch(mode=0o600)
-            readline.read_history_file(path)
-        readline.set_auto_history(False)
-        readline.set_history_length(HISTORY_LINES)
-        readline.set_completer_delims(" ")
-        readline.parse_and_bind("bind ^I rl_complete" if "libedit" in (readline.__doc__ or "") else "tab: complete")
-        with self.connect() as client:
-            readline.set_completer(Completion(client).complete)
-            try:
-                yield
-            finally:
-                with suppress(OSError):
-                    readline.write_history_file(path)
+    async def _converse(self, completion: Completion) -> None:
+        # The editor takes a fifth of a second to import, which the other commands need not wait for.
+        from broker.cli.screen import Screen  # noqa: PLC0415
+
+        screen = Screen(terminal(), completion.candidates, self.history.expanduser())
+        async with await self.connect_stream() as stream:
+            is_lost = await Conversation(stream, screen).hold(self._greeting)
+        if screen.was_interrupted:
+            raise KeyboardInterrupt
+        if is_lost:
+            raise BrokerLost(self.broker)
+
+    def _pass_on(self, connection: socket.socket) -> None:
+        """Send the input, and write what comes meanwhile and after it. Raises BrokerLost."""
+        output = threading.Thread(target=_write, args=(connection,), daemon=True, name="output")
+        output.start()
+        try:
+            connection.sendall(self._greeting)
+            for line in sys.stdin.buffer:
+                connection.sendall(line if line.endswith(b"\n") else line + b"\n")
+                if line.strip().lower() == b"quit":
+                    break
+            else:
+                if not output.is_alive():
+                    raise BrokerLost(self.broker)
+                connection.sendall(b"quit\n")
+        except OSError as error:
+            raise BrokerLost(self.broker) from error
+        output.join(LEAVING_S)
+
+    @property
+    def _greeting(self) -> bytes:
+        return replies.hello_line(self.name, self.plain_token)
 
 
-class _Pipe:
-    """Writes what comes as it is."""
-
-    def typed(self) -> Iterator[str]:
-        """Yield the lines of the input."""
-        for line in sys.stdin:
-            yield line.rstrip("\n")
-
-    def show(self, lines: list[bytes]) -> None:
-        """Write lines."""
-        sys.stdout.write("".join(f"{line.decode(errors='replace')}\n" for line in lines))
-        sys.stdout.flush()
-
-
-class Screen:
-    """Shows what comes above the line that is being typed."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._has_prompt = False
-
-    def show(self, lines: list[bytes]) -> None:
-        """Show lines in colour, and the prompt with what has been typed below them."""
-        with self._console.capture() as captured:
-            for line in lines:
-                if line.startswith(b"{"):
-                    self._console.print(event_text(line), soft_wrap=True)
-                else:
-                    self._console.print(reply_text(line.decode(errors="replace")), soft_wrap=True)
-        typed = PROMPT + readline.get_line_buffer() if self._has_prompt else ""
-        rows_above = max(0, len(typed) - 1) // self._console.width
-        up = f"\x1b[{rows_above}A" if rows_above else ""
-        sys.stdout.write(f"{up}\r\x1b[J{captured.get()}{typed}")
-        sys.stdout.flush()
-
-    def typed(self) -> Iterator[str]:
-        """Yield what is typed, until Ctrl-D; lines with a token are not remembered."""
-        # Called when readline has written the prompt: from then on it is there to be put back.
-        readline.set_pre_input_hook(self._prompted)
-        while True:
-            try:
-                line = input(PROMPT)
-            except EOFError:
-                sys.stdout.write("\n")
-                return
-            finally:
-                self._has_prompt = False
-            if line.strip():
-                if "token=" not in line:
-                    readline.add_history(line)
-                yield line
-
-    def _prompted(self) -> None:
-        self._has_prompt = True
+def _write(connection: socket.socket) -> None:
+    with suppress(OSError):
+        while data := connection.recv(READ_BYTES):
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
 
 
 class Conversation:
     """The two directions of one connection."""
 
-    def __init__(self, connection: socket.socket, screen: Screen | _Pipe, address: str) -> None:
-        self._connection = connection
+    def __init__(self, stream: ByteStream, screen: "Screen") -> None:
+        self._stream = stream
         self._screen = screen
-        self._address = address
+        self._has_ended = anyio.Event()
         self._is_leaving = False
-        self._has_ended = False
-        self._is_hearing = self._is_told = False
-        self._telling = threading.Lock()
-        self._listener = threading.Thread(target=self._listen, daemon=True, name="listener")
 
-    def begin(self) -> None:
-        """Begin to show what comes."""
-        self._listener.start()
+    async def hold(self, greeting: bytes) -> bool:
+        """Send what is typed and show what comes until either side ends it. Returns whether the other side did."""
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._listen)
+            with suppress(anyio.BrokenResourceError):
+                await self._stream.send(greeting)
+                await self._talk()
+            if not self._screen.was_interrupted:
+                with anyio.move_on_after(LEAVING_S):
+                    await self._has_ended.wait()
+            tasks.cancel_scope.cancel()
+        return not self._is_leaving
 
-    def send(self, line: str) -> None:
-        """Send one line. Raises BrokerLost."""
-        try:
-            self._connection.sendall(f"{line}\n".encode())
-        except OSError as error:
-            raise BrokerLost(self._address) from error
+    async def _talk(self) -> None:
+        async for line in self._screen.typed():
+            if line.strip().lower() == "quit":
+                break
+            await self._stream.send(f"{line}\n".encode())
+        if not self._has_ended.is_set() and not self._screen.was_interrupted:
+            self._is_leaving = True
+            await self._stream.send(b"quit\n")
 
-    def converse(self, lines: Iterator[str]) -> None:
-        """Send lines until they or the connection end, and wait for what is still to come. Raises BrokerLost."""
-        try:
-            with self._hearing():
-                for line in lines:
-                    if line.strip().lower() == "quit":
-                        break
-                    self.send(line)
-                self._is_leaving = True
-                self.send("quit")
-        except KeyboardInterrupt:
-            if not self._has_ended:
-                raise
-        if self._has_ended and not self._is_leaving:
-            raise BrokerLost(self._address)
-        self._listener.join(LEAVING_S)
-
-    def _listen(self) -> None:
+    async def _listen(self) -> None:
         """Show what comes, as much at a time as has arrived."""
         rest = b""
-        with suppress(OSError):
-            while data := self._connection.recv(64 << 10):
-                *lines, rest = (rest + data).split(b"\n")
+        with suppress(anyio.EndOfStream, anyio.BrokenResourceError):
+            while True:
+                *lines, rest = (rest + await self._stream.receive(READ_BYTES)).split(b"\n")
                 if lines:
                     self._screen.show(lines)
-        self._has_ended = True
-        if not self._is_leaving and isinstance(self._screen, Screen):
-            self._tell()
-
-    def _tell(self) -> None:
-        """Interrupt the main thread, which waits for a key that may never come.
-
-        A signal that comes when readline has shown its prompt and does not wait yet is noticed with the next key only; so it
-        is sent until it is heard.
-        """
-        while True:
-            with self._telling:
-                if self._is_told:
-                    return
-                if self._is_hearing:
-                    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-            time.sleep(AGAIN_S)
-
-    @contextmanager
-    def _hearing(self) -> Iterator[None]:
-        """Be interrupted once, however often it is told that the connection has ended."""
-        before = signal.signal(signal.SIGINT, self._interrupt)
-        self._is_hearing = True
-        try:
-            yield
-        finally:
-            # Before the wait, which an interrupt must not end: the handler would stay.
-            self._is_told = True
-            with self._telling:
-                signal.signal(signal.SIGINT, before)
-
-    def _interrupt(self, *_: object) -> None:
-        if not self._is_told:
-            self._is_told = self._has_ended
-            raise KeyboardInterrupt
+        self._has_ended.set()
+        self._screen.end()

@@ -2,27 +2,22 @@
 
 import json
 import os
-import pty
-import select
 import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
 
 import pytest
-from rich.console import Console
 
-from broker import BrokerLost, Client, Event, Refusal, SyncClient
+from broker import Client, Event, Refusal, SyncClient
 from broker.cli import COMMANDS, main
 from broker.cli.completion import Completion
 from broker.cli.display import printable
 from broker.cli.export import GAP
-from broker.cli.shell import Conversation, Screen
 from tests.processes import BrokerProcess
 
 PATIENCE_S = 60.0
@@ -396,182 +391,6 @@ def test_export_of_many_events_agrees_with_stats(
             "inventory": {"other": view["inventory"]["other"]}
         }
         assert list(tmp_path.glob("view.json*")) == [target]
-
-
-# Shell
-
-
-class Terminal:
-    """A shell on a terminal of its own."""
-
-    def __init__(self, broker: BrokerProcess, home: Path) -> None:
-        self.history = home / "history"
-        self._seen = ""
-        pid, self._handle = pty.fork()
-        if pid == 0:
-            os.environ["TERM"] = "xterm"
-            flags = ["--broker", broker.address, "--history", str(self.history)]
-            os.execv(sys.executable, [sys.executable, "-m", "broker", "shell", *flags])
-        self._pid = pid
-
-    def __enter__(self) -> Self:
-        self.until("hello shell")
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._handle)
-
-    def type(self, keys: str) -> None:
-        os.write(self._handle, keys.encode())
-
-    def until(self, text: str) -> str:
-        """Read until `text` has been shown, and return what was shown before it."""
-        deadline = time.monotonic() + PATIENCE_S
-        while text not in self._seen:
-            assert time.monotonic() < deadline, self._seen
-            if select.select([self._handle], [], [], 0.1)[0]:
-                self._seen += os.read(self._handle, 65536).decode()
-        before, _, self._seen = self._seen.partition(text)
-        return before
-
-    def interrupted(self) -> int:
-        """Press Ctrl-C until it has ended, and return its status.
-
-        More than once, as a person would: Python's readline drops one that comes between its prompt and its wait for keys.
-        """
-        return self.status(pressing="\x03")
-
-    def status(self, pressing: str = "") -> int:
-        began = time.monotonic()
-        presses = 0
-        while (found := os.waitpid(self._pid, os.WNOHANG))[0] == 0:
-            assert time.monotonic() < began + PATIENCE_S, self._seen
-            if pressing and time.monotonic() >= began + presses:
-                presses += 1
-                with suppress(OSError):
-                    self.type(pressing)
-            if select.select([self._handle], [], [], 0.1)[0]:
-                try:
-                    self._seen += os.read(self._handle, 65536).decode()
-                except OSError:
-                    time.sleep(0.01)  # Linux's EIO: the other side of the terminal is closed, and the end is near
-        return os.waitstatus_to_exitcode(found[1])
-
-
-def test_the_shell_completes_shows_events_amid_typing_and_remembers(
-    client: SyncClient, broker: BrokerProcess, tmp_path: Path
-) -> None:
-    publish(client, [Event(id="1", msg="first")])
-    with Terminal(broker, tmp_path) as terminal:
-        terminal.type("su\ttw\tas=inventory fro\tearliest\r")
-        terminal.until("sub tweets as=inventory from=earliest")
-        assert "\x1b[" in terminal.until('"first"')
-        terminal.type("ack twe")
-        terminal.until("ack twe")
-        client.publish("rest", Event(id="other", msg="unseen"))
-        terminal.type("\x15sub re\t\r")
-        terminal.until("sub rest")
-        terminal.until("prefetch=")
-        terminal.type("half a li")
-        terminal.until("half a li")
-        client.publish("rest", Event(id="2", msg="amid"))
-        terminal.until('"amid"')
-        # The line that was being typed is put back below, and goes on.
-        terminal.until("> half a li")
-        terminal.type("\x15hello someone token=hunter2\r")
-        terminal.until("hello someone")
-        terminal.until("hello someone")
-        terminal.type("ack tweets 1\r")
-        terminal.until("+OK\x1b[0m ack tweets ")
-        terminal.type("\x04")
-        terminal.until("bye")
-        assert terminal.status() == 0
-    remembered = terminal.history.read_text()
-    assert "sub tweets as=inventory from=earliest\n" in remembered
-    assert "hunter2" not in remembered
-    assert terminal.history.stat().st_mode & 0o077 == 0
-    assert client.stats()["topics"]["tweets"]["subscriptions"]["inventory"]["settled"] == 1
-
-
-def test_the_shell_says_so_when_the_broker_is_gone(broker: BrokerProcess, tmp_path: Path) -> None:
-    with Terminal(broker, tmp_path) as terminal:
-        terminal.type("ping\r")
-        terminal.until("+PONG")
-        broker.kill()
-        terminal.until(f"the connection to the broker at {broker.address} was lost")
-        assert terminal.status() == 2
-
-
-def test_ctrl_c_ends_the_shell(broker: BrokerProcess, tmp_path: Path) -> None:
-    with Terminal(broker, tmp_path) as terminal:
-        terminal.type("ping\r")
-        terminal.until("+PONG")
-        terminal.type("half")
-        assert terminal.interrupted() == 130
-
-
-class HardOfHearing(Screen):
-    """Loses an interrupt, as readline may between its prompt and its wait for a key."""
-
-    def typed(self) -> Iterator[str]:
-        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
-        signal.sigwait([signal.SIGINT])
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
-        time.sleep(PATIENCE_S)
-        yield "quit"
-
-
-def test_an_interrupt_that_is_lost_at_the_prompt_comes_again() -> None:
-    before = signal.getsignal(signal.SIGINT)
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        screen = HardOfHearing(Console())
-        conversation = Conversation(ours, screen, "here:1")
-        theirs.shutdown(socket.SHUT_RDWR)
-        conversation.begin()
-        with pytest.raises(BrokerLost):
-            conversation.converse(screen.typed())
-    assert signal.getsignal(signal.SIGINT) is before
-
-
-class Interrupting:
-    """A lock at which Ctrl-C comes while one waits for it."""
-
-    def __enter__(self) -> None:
-        signal.raise_signal(signal.SIGINT)
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-
-def test_ctrl_c_at_the_end_leaves_the_next_one_to_who_is_there_then(monkeypatch: pytest.MonkeyPatch) -> None:
-    before = signal.getsignal(signal.SIGINT)
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        conversation = Conversation(ours, Screen(Console()), "here:1")
-        monkeypatch.setattr(conversation, "_telling", Interrupting())
-        theirs.shutdown(socket.SHUT_WR)
-        conversation._is_leaving = True
-        conversation.begin()
-        try:
-            conversation.converse(iter(()))
-            assert signal.getsignal(signal.SIGINT) is before
-        except KeyboardInterrupt:
-            pytest.fail("it was heard, and the handler has stayed")
-        finally:
-            signal.signal(signal.SIGINT, before)
-
-
-def test_a_script_can_use_the_shell(client: SyncClient, broker: BrokerProcess) -> None:
-    publish(client, [Event(id="1", msg="☂")], topic="t")
-    script = 'pub u {"id":"1","msg":1}\nread t earliest\nnonsense\n'
-    shell = start("shell", "--broker", broker.address, "--name", "script", stdin=subprocess.PIPE)
-    out, errors = shell.communicate(script, timeout=PATIENCE_S)
-    lines = out.splitlines()
-    assert lines[1:4] == ["+OK hello script", "+OK pub u 0 synced", "+OK read t 1 next=1"]
-    assert json.loads(lines[4])["msg"] == "☂"
-    assert lines[5:] == ["-ERR unknown_command nonsense; type help", "+OK bye"]
-    assert (errors, shell.returncode) == ("", 0)
 
 
 def test_completion_comes_from_the_brokers_own_help_topics_and_subscriptions(
