@@ -13,6 +13,8 @@ __all__ = [
     "SpoolTaken",
     "SpoolUnusable",
     "StartError",
+    "TlsFailed",
+    "TlsFileUnusable",
 ]
 
 Code = Literal[
@@ -71,6 +73,22 @@ class BrokerUnreachable(BrokerError):
         self.address = address
 
 
+class TlsFailed(BrokerError):
+    """Something answers at `address`, but it and this client do not agree on TLS, and will not by themselves.
+
+    `setting` is what decides about that here: ``tls``, ``tls-ca`` or ``tls-cert``.
+    """
+
+    def __init__(self, address: str, why: str, setting: Literal["tls", "tls-ca", "tls-cert"]) -> None:
+        super().__init__(f"the broker at {address} {why}")
+        self.address = address
+        self.setting = setting
+
+    def with_remedy(self, prefix: str) -> str:
+        """Say it with the flag to see, for a program whose flags of TLS begin with `prefix`."""
+        return f"{self}; see {prefix}{self.setting}"
+
+
 class BrokerLost(BrokerError):
     """The connection ended while a command was waiting for its reply; it may or may not have been carried out."""
 
@@ -105,3 +123,12 @@ class SpoolUnusable(BrokerError):
 
 class StartError(Exception):
     """A program cannot start or go on for a reason outside it; its text is the one sentence a person sees."""
+
+
+class TlsFileUnusable(StartError):
+    """A file that TLS needs does not do. `setting` is where it is named: ``ca``, ``cert`` or ``key``."""
+
+    def __init__(self, setting: Literal["ca", "cert", "key"], why: str) -> None:
+        super().__init__(f"--tls-{setting}: {why}")
+        self.setting = setting
+        self.why = why

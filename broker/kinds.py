@@ -4,11 +4,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, BeforeValidator
 
 from broker.addresses import split_address
 
-__all__ = ["Address", "Folder", "Metavar"]
+__all__ = ["Address", "Folder", "Metavar", "OptionalFile", "Switch"]
 
 
 @dataclass(frozen=True)
@@ -29,3 +29,9 @@ Address = Annotated[str, AfterValidator(_address), Metavar("HOST:PORT")]
 
 Folder = Annotated[Path, Metavar("FOLDER")]
 """A folder; a plain Path is a file."""
+
+OptionalFile = Annotated[Path | None, BeforeValidator(lambda given: None if given == "" else given)]
+"""A file that may be named or not; empty, as Compose writes a variable that is not set, it is not."""
+
+Switch = Annotated[bool, BeforeValidator(lambda given: False if given == "" else given)]
+"""Yes or no; no where it is empty, as Compose writes a variable that is not set."""

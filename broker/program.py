@@ -20,11 +20,12 @@ import structlog
 from pydantic import AfterValidator, Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from broker.errors import BrokerUnreachable, Refusal, StartError
+from broker.errors import BrokerUnreachable, Refusal, StartError, TlsFailed, TlsFileUnusable
 from broker.flags import read_flags
-from broker.kinds import Address
-from broker.login import Login
+from broker.kinds import Address, OptionalFile, Switch
+from broker.login import FLAGS, Login
 from broker.protocol import check_name
+from broker.tls import TlsFiles
 
 __all__ = [
     "ClientSettings",
@@ -99,19 +100,52 @@ class ClientSettings(ProgramSettings):
     broker_token: SecretStr | None = Field(
         None, description="token of that user; better as an environment variable than as a flag, which others see"
     )
+    broker_tls: Switch = Field(False, description="speak TLS with the broker; implied by the files below")
+    broker_tls_ca: OptionalFile = Field(
+        None, description="PEM file of the authority that the broker's certificate is from (default: the system's)"
+    )
+    broker_tls_cert: OptionalFile = Field(
+        None, description="PEM file with this program's certificate, if the broker wants one"
+    )
+    broker_tls_key: OptionalFile = Field(
+        None, description="PEM file with that certificate's key (default: in the certificate's file)"
+    )
 
     @model_validator(mode="after")
     def _can_log_in(self) -> Self:
-        self.login()
+        try:
+            self.login().context()
+        except TlsFileUnusable as error:
+            raise ValueError(f"{FLAGS}tls-{error.setting}: {error.why}") from None
         return self
 
     def login(self) -> Login:
-        """Give all three as one. Raises ValueError."""
+        """Give them all as one. Raises ValueError."""
         token = None if self.broker_token is None else self.broker_token.get_secret_value()
+        tls = TlsFiles.wanted(
+            tls=self.broker_tls, ca=self.broker_tls_ca, cert=self.broker_tls_cert, key=self.broker_tls_key
+        )
         try:
-            return Login(self.broker, self.broker_user, token or None)
+            return Login(self.broker, self.broker_user, token or None, tls)
         except ValueError as error:
             raise ValueError(f"--broker-user, --broker-token: {error}") from None
+
+    def login_variables(self, program: SettingsConfigDict) -> dict[str, str]:
+        """Give the environment variables by which another program of this one's logs in as this one does.
+
+        Not as flags, which everybody on the machine may read.
+        """
+        login, prefix = self.login(), f"{program.get('env_prefix', '')}BROKER_"
+        tls = login.tls or TlsFiles()
+        values = {
+            "USER": login.user,
+            "TOKEN": login.token,
+            "TLS": "" if login.tls is None else "true",
+            "TLS_CA": tls.ca,
+            "TLS_CERT": tls.cert,
+            "TLS_KEY": tls.key,
+        }
+        return {f"{prefix}{name}": str(value or "") for name, value in values.items()}
 
 
 def run(settings_type: type[S], serve: Serve[S], argv: Sequence[str] | None = None) -> int:
@@ -122,8 +156,8 @@ def run(settings_type: type[S], serve: Serve[S], argv: Sequence[str] | None = No
         configure_logging(settings)
         serve_metrics(settings.metrics_host, settings.metrics_port)
         return anyio.run(_serve_until_signal, settings, serve, backend_options={"use_uvloop": _has_uvloop()}) or 0
-    except (StartError, BrokerUnreachable) as error:
-        return _refuse(prog, str(error))
+    except (StartError, BrokerUnreachable, TlsFailed) as error:
+        return _refuse(prog, _told(error))
     except KeyboardInterrupt:
         return 130
     except BaseExceptionGroup as group:
@@ -211,10 +245,14 @@ def _refuse(prog: str, sentence: str) -> int:
 
 def _only_start_errors(group: BaseExceptionGroup[BaseException]) -> str | None:
     """Return the first sentence where everything in the group is one for a person, else None."""
-    wanted, other = group.split((StartError, BrokerUnreachable))
+    wanted, other = group.split((StartError, BrokerUnreachable, TlsFailed))
     if other is not None or wanted is None:
         return None
     error: BaseException = wanted
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    return str(error)
+    return _told(error)
+
+
+def _told(error: BaseException) -> str:
+    return error.with_remedy(FLAGS) if isinstance(error, TlsFailed) else str(error)

@@ -7,7 +7,6 @@ from typing import Any, Final
 
 import anyio
 from anyio.abc import Listener, SocketAttribute
-from anyio.streams.tls import TLSListener
 
 from broker import metrics
 from broker.connection import Limits
@@ -19,7 +18,7 @@ from broker.program import logger, port_taken, ready
 from broker.protocol import check_name
 from broker.server import Server
 from broker.settings import BrokerSettings
-from broker.tls import server_context
+from broker.tls import TlsDoor, server_context
 from broker.users import UsersFile
 
 __all__ = ["serve"]
@@ -99,4 +98,4 @@ def _with_tls(listener: Listener[Any], settings: BrokerSettings) -> Listener[Any
     if settings.tls_cert is None or settings.tls_key is None:
         return listener
     context = server_context(settings.tls_cert, settings.tls_key, settings.tls_ca)
-    return TLSListener(listener, context, standard_compatible=False)
+    return TlsDoor(listener, context, standard_compatible=False)

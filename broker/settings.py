@@ -6,7 +6,7 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from broker.data_directory import Durability
-from broker.kinds import Folder
+from broker.kinds import Folder, OptionalFile
 from broker.program import ProgramSettings, settings_config
 from broker.units import Bytes, Seconds
 
@@ -26,10 +26,10 @@ class BrokerSettings(ProgramSettings):
         description="what a confirmation promises: synced (the disk has it), written (the system has it), memory",
     )
     topic: list[str] = Field([], description="topic to make at start")
-    users: Path | None = Field(None, description="TOML file of those who may connect; see python -m broker.users")
-    tls_cert: Path | None = Field(None, description="PEM file with the certificate chain; makes the port TLS")
-    tls_key: Path | None = Field(None, description="PEM file with the certificate's key")
-    tls_ca: Path | None = Field(None, description="PEM file of the authority that clients' certificates must be from")
+    users: OptionalFile = Field(None, description="TOML file of those who may connect; see python -m broker.users")
+    tls_cert: OptionalFile = Field(None, description="PEM file with the certificate chain; makes the port TLS")
+    tls_key: OptionalFile = Field(None, description="PEM file with the certificate's key")
+    tls_ca: OptionalFile = Field(None, description="PEM file of the authority that clients' certificates must be from")
     connections_max: int = Field(10_000, ge=1, description="most connections at once")
     recent_bytes: Bytes = Field(
         "128MiB", validate_default=True, description="newest lines of all topics that stay in memory"

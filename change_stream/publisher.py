@@ -4,7 +4,6 @@ from contextlib import AsyncExitStack
 
 import anyio
 
-from broker import Client
 from broker.errors import StartError
 from broker.program import ready
 from change_stream.cluster import Cluster
@@ -37,14 +36,8 @@ async def _relay_all(settings: Settings, stop: anyio.Event, is_ready: anyio.Even
         cluster = Cluster.at(settings.mongo_url)
         mongo = await stack.enter_async_context(cluster.mongo)
         await cluster.connect(settings.connect_timeout)
-        login = settings.login()
         client = await stack.enter_async_context(
-            Client(
-                login.address,
-                name=login.name("change_stream"),
-                token=login.token,
-                connect_timeout_s=settings.connect_timeout,
-            )
+            settings.login().client("change_stream", connect_timeout_s=settings.connect_timeout)
         )
         relays = [
             Relay(cluster, mongo[settings.database], client, settings, collection=collection, topic=topic)

@@ -48,15 +48,7 @@ async def report(settings: StatusSettings, stop: anyio.Event) -> int:
     Raises StartError where the broker refuses.
     """
     cluster, login = Cluster.at(settings.mongo_url), settings.login()
-    async with (
-        cluster.mongo,
-        Client(
-            login.address,
-            name=login.name("status"),
-            token=login.token,
-            connect_timeout_s=settings.connect_timeout,
-        ) as client,
-    ):
+    async with cluster.mongo, login.client("status", connect_timeout_s=settings.connect_timeout) as client:
         await cluster.connect(settings.connect_timeout)
         now = await _now(cluster)
         standings = []

@@ -7,8 +7,9 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from broker import BrokerLost, BrokerUnreachable, Refusal, SyncClient
-from broker.errors import StartError
+from broker.errors import StartError, TlsFailed, TlsFileUnusable
 from broker.login import Login
+from spark.errors import OptionError
 from spark.progress import Head
 from spark.rows import event_time_ms
 
@@ -51,7 +52,8 @@ class Link:
     def call(self, command: Callable[[SyncClient], T]) -> T:
         """Run `command` on the connection.
 
-        Raises BrokerUnreachable or BrokerLost when `retry_s` is over, and Refusal at once unless it is retryable.
+        Raises BrokerUnreachable or BrokerLost when `retry_s` is over, TlsFailed and OptionError at once, and so Refusal unless
+        it is retryable.
         """
         deadline = time.monotonic() + self._retry_s
         pause = _PAUSE_FIRST_S
@@ -100,11 +102,12 @@ class Link:
 
     def _connected(self) -> SyncClient:
         if self._client is None:
-            login = self._login
             try:
-                self._client = SyncClient(login.address, name=login.name(self._name), token=login.token)
-            except BrokerLost as error:
-                raise BrokerUnreachable(login.address, "what listens there does not greet as a broker does") from error
+                self._client = self._login.sync_client(self._name)
+            except TlsFileUnusable as error:
+                raise OptionError(
+                    f"tls{error.setting.capitalize()}: {error.why}; each executor needs it, too"
+                ) from error
         return self._client
 
 
@@ -138,6 +141,8 @@ def see_broker(login: Login, topics: Iterable[str] = (), *, within_s: float = 10
             link.call(lambda client: client.topics())
             for topic in topics:
                 _see_topic(link, topic)
+        except TlsFailed as error:
+            raise StartError(login.reason(error)) from error
         except Refusal as refusal:
             # One that may let this program in later is as good as away: a running job tries again.
             if refusal.is_retryable:

@@ -3,11 +3,13 @@
 import os
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Literal
 
 from msgspec import Struct
 
 from broker.login import Login
+from broker.tls import TlsFiles
 from broker.units import parse_seconds
 from spark.errors import OptionError
 from spark.progress import Limits
@@ -73,6 +75,10 @@ class WriteOptions(Struct, frozen=True):
 def broker_options(login: Login) -> dict[str, str]:
     """Give the options by which a reader or a writer logs in."""
     options = {"broker": login.address, "user": login.user, "token": login.token}
+    if login.tls is not None:
+        # A worker's folder is not that of who wrote the names.
+        files = {"tlsCa": login.tls.ca, "tlsCert": login.tls.cert, "tlsKey": login.tls.key}
+        options |= {"tls": "true"} | {name: str(file.absolute()) for name, file in files.items() if file is not None}
     return {name: value for name, value in options.items() if value is not None}
 
 
@@ -99,9 +105,17 @@ def parse_start(text: str) -> Start:
 def _login(options: Mapping[str, str]) -> Login:
     address = _needed(options, "broker")
     try:
-        return Login(address, options.get("user") or None, options.get("token") or None)
+        return Login(address, options.get("user") or None, options.get("token") or None, _tls(options))
     except ValueError as error:
         raise OptionError(f"user, token: {error}") from None
+
+
+def _tls(options: Mapping[str, str]) -> TlsFiles | None:
+    ca, cert, key = (Path(name) if (name := options.get(f"tls{one}")) else None for one in ("Ca", "Cert", "Key"))
+    is_wanted = (options.get("tls") or "false").lower()
+    if is_wanted not in {"true", "false"}:
+        raise OptionError(f"tls={is_wanted}: write true or false")
+    return TlsFiles.wanted(tls=is_wanted == "true", ca=ca, cert=cert, key=key)
 
 
 def _limits(options: Mapping[str, str]) -> Limits:

@@ -6,7 +6,8 @@ from typing import Any
 
 import anyio
 
-from broker import BrokerError, Client, Event, Refusal
+from broker import BrokerError, Event
+from broker.errors import StartError
 from broker.login import Login
 from broker.program import logger
 
@@ -22,9 +23,7 @@ async def publish_statistics(login: Login, every_s: float, figures: Callable[[],
     is_away = False
     while True:
         try:
-            async with Client(
-                login.address, name=login.name("sse_ingest"), token=login.token, connect_timeout_s=3.0
-            ) as client:
+            async with login.client("sse_ingest", connect_timeout_s=3.0) as client:
                 while True:
                     await anyio.sleep(every_s)
                     with anyio.fail_after(max(every_s, 5.0)):
@@ -32,9 +31,8 @@ async def publish_statistics(login: Login, every_s: float, figures: Callable[[],
                     if is_away:
                         is_away = False
                         log.info("the broker takes statistics again", broker=login.address)
-        except (BrokerError, TimeoutError, OSError) as error:
+        except (BrokerError, StartError, TimeoutError, OSError) as error:
             if not is_away:
                 is_away = True
-                reason = login.reason(error) if isinstance(error, Refusal) else str(error) or type(error).__name__
-                log.warning("statistics wait for the broker", broker=login.address, reason=reason)
+                log.warning("statistics wait for the broker", broker=login.address, reason=login.reason(error))
             await anyio.sleep(every_s)

@@ -6,6 +6,7 @@ connection that is gone is not begun any more, since the broker gives it again.
 """
 
 import inspect
+import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -67,6 +68,7 @@ class Subscriber:
     """An application: register functions with `on`, then `run` it as a program or `serve` it in a task.
 
     `broker` is the broker's address, `name` how this application calls itself there; with `token` it is that of a user.
+    With `tls` it speaks TLS.
     `history` is the topic that keeps each try and its processing time, None for none.
     """
 
@@ -76,11 +78,13 @@ class Subscriber:
         *,
         name: str = "service",
         token: str | None = None,
+        tls: ssl.SSLContext | None = None,
         history: str | None = HISTORY,
     ) -> None:
         self.broker = broker
         self.name = name
         self._token = token
+        self._tls = tls
         self.handlers: list[Handler] = []
         self._before: list[Hook] = []
         self._after: list[Hook] = []
@@ -155,7 +159,7 @@ class Subscriber:
         Raises StartError where the broker refuses a subscription, BrokerUnreachable where there is none.
         """
         async with (
-            Client(self.broker, name=self.name, token=self._token) as self._client,
+            self._new_client(self.name) as self._client,
             self._keeping_tries(self._client),
             anyio.create_task_group() as tasks,
         ):
@@ -183,14 +187,18 @@ class Subscriber:
         login = settings.login()
         self.broker, self.name = login.address or self.broker, login.name(self.name)
         self._token = login.token or self._token
+        self._tls = login.context() or self._tls
         await self.serve(stop, drain_s=settings.drain)
+
+    def _new_client(self, name: str) -> Client:
+        return Client(self.broker, name=name, token=self._token, tls=self._tls)
 
     async def _serve_handler(
         self, handler: Handler, stop: anyio.Event, drain_s: float, *, task_status: TaskStatus[None]
     ) -> None:
         # A connection has one subscription a topic, and several functions may want the same topic.
         name = f"{self.name}-{handler.options.as_}" if self._token is None else self.name
-        async with Client(self.broker, name=name, token=self._token) as client:
+        async with self._new_client(name) as client:
             reader = _Reader(client, await self._subscribe(client, handler.options), handler)
             task_status.started()
             send, receive = anyio.create_memory_object_stream[_Item](handler.options.prefetch)

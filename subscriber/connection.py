@@ -60,9 +60,7 @@ class Connection:
         """
         is_started, login = False, self._settings.login()
         while not self._phases.may_close.is_set():
-            async with Client(
-                login.address, name=login.name(f"subscriber-{self._number}"), token=login.token
-            ) as client:
+            async with login.client(f"subscriber-{self._number}") as client:
                 self.client, confirmation = client, Confirmation(client)
                 self.readers = [await self._subscribe(topic, client, confirmation) for topic in self._settings.topic]
                 if not is_started:

@@ -12,7 +12,7 @@ from pydantic import Field
 from rich.console import Console
 from rich.table import Table
 
-from broker import Client, Refusal
+from broker import Refusal
 from broker.errors import StartError
 from broker.program import ClientSettings, Name, settings_config
 from subscriber.latency import LatencyHistogram
@@ -111,7 +111,7 @@ async def show_history(settings: HistorySettings, stop: anyio.Event) -> None:
 async def _read(settings: HistorySettings) -> list[Try]:
     tries: list[Try] = []
     login = settings.login()
-    async with Client(login.address, name=login.name("history"), token=login.token) as client:
+    async with login.client("history") as client:
         try:
             page = await client.read(settings.history, settings.from_)
             while page.events:

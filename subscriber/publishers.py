@@ -67,9 +67,7 @@ class Publishers:
         return int(began_at), [msgspec.json.decode(line, type=Offered) for line in told]
 
     async def _process(self, number: int) -> Process:
-        login, prefix = self._settings.login(), PublishSettings.model_config.get("env_prefix", "")
-        # Not as flags, which everybody on the machine may read.
-        own = {f"{prefix}BROKER_USER": login.user or "", f"{prefix}BROKER_TOKEN": login.token or ""}
+        own = self._settings.login_variables(PublishSettings.model_config)
         return await anyio.open_process(self._words(number), stderr=None, env={**os.environ, **own})
 
     def _words(self, number: int) -> Sequence[str]:

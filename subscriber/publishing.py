@@ -106,7 +106,7 @@ class _Run:
         Raises StartError where the broker does not let it.
         """
         settings, login = self._settings, self._settings.login()
-        async with Client(login.address, name=login.name(settings.name), token=login.token) as client:
+        async with login.client(settings.name) as client:
             await self._see_broker(client)
             topics = [self._topic(client, place) for place in range(len(settings.topic))]
             self._began_at = await _go() if settings.on_go else time.time()

@@ -52,7 +52,7 @@ class Stress:
         """
         settings, phases, login = self.settings, self._phases, self.settings.login()
         async with (
-            Client(login.address, name=login.name("stress"), token=login.token) as client,
+            login.client("stress") as client,
             anyio.create_task_group() as tasks,
         ):
             for connection in self._connections:

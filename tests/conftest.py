@@ -8,6 +8,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from demo.mongod import mongodb
+from tests.certificates import make_certificates
 from tests.mongodb import container, servers
 from tests.processes import BrokerProcess
 
@@ -32,6 +33,12 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
     """A real broker on a folder and a free port of its own."""
     with BrokerProcess(tmp_path / "broker") as process:
         yield process
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of an authority of our own, and of certificates for a server and a client."""
+    return make_certificates(tmp_path_factory.mktemp("pki"))
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import socket
 import ssl
-from pathlib import Path
 
 import anyio
 from anyio.abc import ByteStream
@@ -10,11 +9,11 @@ from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from broker.addresses import split_address
-from broker.errors import BrokerUnreachable
-from broker.kinds import Address
+from broker.greeting import unreachable
+from broker.kinds import Address, OptionalFile, Switch
 from broker.program import Name, settings_config
 from broker.sync_client import SyncClient
-from broker.tls import client_context
+from broker.tls import TlsFiles
 from broker.units import Seconds
 
 __all__ = ["Connection", "command_config"]
@@ -32,23 +31,27 @@ class Connection(BaseSettings):
     name: Name = Field("cli", description="name that this client gives itself, or that of a user")
     token: SecretStr | None = Field(None, description="token of that user; better in TWEETWIRE_TOKEN than as a flag")
     timeout: Seconds = Field("10s", validate_default=True, description="longest wait for an answer")
-    tls: bool = Field(False, description="speak TLS; implied by the files below")
-    tls_ca: Path | None = Field(None, description="PEM file of the authority that the broker's certificate is from")
-    tls_cert: Path | None = Field(None, description="PEM file with this client's certificate")
-    tls_key: Path | None = Field(None, description="PEM file with that certificate's key")
+    tls: Switch = Field(False, description="speak TLS; implied by the files below")
+    tls_ca: OptionalFile = Field(
+        None, description="PEM file of the authority that the broker's certificate is from (default: the system's)"
+    )
+    tls_cert: OptionalFile = Field(None, description="PEM file with this client's certificate")
+    tls_key: OptionalFile = Field(
+        None, description="PEM file with that certificate's key (default: in the certificate's file)"
+    )
 
     def carry_out(self) -> None:
         """Do what the command is for. Raises BrokerError, StartError."""
         raise NotImplementedError
 
     def connect(self) -> SyncClient:
-        """Connect. Raises BrokerUnreachable, Refusal, StartError."""
+        """Connect. Raises BrokerUnreachable, TlsFailed, Refusal, StartError."""
         return SyncClient(
             self.broker, name=self.name, token=self.plain_token, tls=self._tls_context(), timeout_s=self.timeout
         )
 
     def connect_socket(self) -> socket.socket:
-        """Connect for those who speak for themselves; waits without an end. Raises BrokerUnreachable, StartError."""
+        """Connect for those who speak for themselves; waits without an end. Raises BrokerUnreachable, TlsFailed, StartError."""
         host, port = split_address(self.broker)
         context = self._tls_context()
         try:
@@ -56,12 +59,12 @@ class Connection(BaseSettings):
             if context is not None:
                 connection = context.wrap_socket(connection, server_hostname=host)
         except OSError as error:
-            raise BrokerUnreachable(self.broker, error.strerror or str(error)) from error
+            raise unreachable(self.broker, error, context) from error
         connection.settimeout(None)
         return connection
 
     async def connect_stream(self) -> ByteStream:
-        """Connect for those who speak and listen at once. Raises BrokerUnreachable, StartError."""
+        """Connect for those who speak and listen at once. Raises BrokerUnreachable, TlsFailed, StartError."""
         host, port = split_address(self.broker)
         context = self._tls_context()
         try:
@@ -69,8 +72,8 @@ class Connection(BaseSettings):
                 if context is None:
                     return await anyio.connect_tcp(host, port)
                 return await anyio.connect_tcp(host, port, ssl_context=context, tls_standard_compatible=False)
-        except OSError as error:
-            raise BrokerUnreachable(self.broker, error.strerror or str(error)) from error
+        except (OSError, anyio.EndOfStream, anyio.BrokenResourceError) as error:
+            raise unreachable(self.broker, error, context) from error
 
     @property
     def plain_token(self) -> str | None:
@@ -78,6 +81,5 @@ class Connection(BaseSettings):
         return None if self.token is None else self.token.get_secret_value()
 
     def _tls_context(self) -> ssl.SSLContext | None:
-        if not (self.tls or self.tls_ca or self.tls_cert):
-            return None
-        return client_context(self.tls_ca, self.tls_cert, self.tls_key)
+        files = TlsFiles.wanted(tls=self.tls, ca=self.tls_ca, cert=self.tls_cert, key=self.tls_key)
+        return None if files is None else files.context()

@@ -16,7 +16,7 @@ from broker.cli.mock import Mock
 from broker.cli.overview import Stats, Subscriptions, Topics
 from broker.cli.shell import Shell
 from broker.cli.tail import Tail
-from broker.errors import BrokerError, Refusal, StartError
+from broker.errors import BrokerError, Refusal, StartError, TlsFailed
 from broker.flags import read_flags
 
 __all__ = ["TYPES", "carry_out"]
@@ -55,6 +55,8 @@ def carry_out(argv: Sequence[str]) -> int:
     except Refusal as refusal:
         remedy = "; see --name and TWEETWIRE_TOKEN" if refusal.code == "unauthenticated" else ""
         return _refuse(name, f"the broker refuses ({refusal.code}): {refusal.text}{remedy}")
+    except TlsFailed as error:
+        return _refuse(name, error.with_remedy("--"))
     except (StartError, BrokerError) as error:
         return _refuse(name, str(error))
     except BrokenPipeError:

@@ -28,10 +28,11 @@ __all__ = ["Client"]
 class Client:
     """A connection to the broker at `address` that comes back by itself; use it in an ``async with`` block.
 
-    Entering raises BrokerUnreachable if no broker answers within `connect_timeout_s` seconds. Afterwards a lost
-    connection is made anew with growing pauses for as long as it takes, subscriptions go on, and every command without a
-    reply is sent again: a publish whose reply was lost may then be stored twice, unless its event has a producer and a
-    sequence, or is published with `qos` 2.
+    Entering raises BrokerUnreachable if no broker answers within `connect_timeout_s` seconds, and at once where the two do
+    not agree on TLS. Afterwards a lost connection is made anew with growing pauses for as long as it takes, subscriptions go
+    on, and every command without a reply is sent again: a publish whose reply was lost may then be stored twice, unless its
+    event has a producer and a sequence, or is published with `qos` 2. A broker from which nothing comes for `timeout_s`
+    seconds while somebody waits for it, and then for as long no answer to a ``ping``, is lost, too.
 
     `spool` is a folder in which this client keeps its half of the exactly-once handshakes, by its name; with it, messages
     that a process before this one has left are sent, and `qos` may be 2. A step of a handshake is said again when it has
@@ -46,6 +47,7 @@ class Client:
         token: str | None = None,
         tls: ssl.SSLContext | None = None,
         connect_timeout_s: float = 10.0,
+        timeout_s: float = 30.0,
         spool: Path | None = None,
         answer_s: float = 10.0,
     ) -> None:
@@ -53,8 +55,16 @@ class Client:
         self.name = name
         self._hello = replies.hello_line(name, token)
         self._connect_timeout_s = connect_timeout_s
-        self._link = Link(address, name, tls=tls, first_commands=self._first_commands, deliver=self._deliver)
         self._subscriptions: dict[str, Subscription] = {}
+        self._link = Link(
+            address,
+            name,
+            tls=tls,
+            timeout_s=timeout_s,
+            first_commands=self._first_commands,
+            deliver=self._deliver,
+            is_listening=lambda: bool(self._subscriptions),
+        )
         self._stack = AsyncExitStack()
         self._spool_folder = spool
         self._answer_s = answer_s
@@ -66,10 +76,10 @@ class Client:
                 self._spool = Spool(self._spool_folder, self.name)
                 stack.callback(self._spool.close)
                 self._publishing = Publishing(self._link.ask, self._spool, self._answer_s)
-            stream = await self._link.connect(self._connect_timeout_s)
+            opened = await self._link.connect(self._connect_timeout_s)
             self._tasks = tasks = await stack.enter_async_context(anyio.create_task_group())
             stack.callback(tasks.cancel_scope.cancel)
-            tasks.start_soon(self._link.serve, stream)
+            tasks.start_soon(self._link.serve, opened)
             if self._spool is not None:
                 tasks.start_soon(self._publishing.resume)
             self._stack = stack.pop_all()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from broker.client.publisher import Publisher
     from broker.client.subscription import Subscription
 
-__all__ = ["AckCommand", "Command", "HelloCommand", "PublishCommand", "PublishRun", "SubscribeCommand"]
+__all__ = ["AckCommand", "Command", "HelloCommand", "PingCommand", "PublishCommand", "PublishRun", "SubscribeCommand"]
 
 logger = structlog.stdlib.get_logger()
 
@@ -83,6 +83,16 @@ class AckCommand(Command):
     def refuse(self, refusal: Refusal) -> bool:
         self._subscription.stale += 1
         return True
+
+
+class PingCommand(Command):
+    """The connection's own question whether the broker is there: nobody waits for the answer, and a new one is there."""
+
+    def __init__(self) -> None:
+        super().__init__(b"ping\n")
+
+    def resend(self) -> bytes:
+        return b""
 
 
 class HelloCommand(Command):

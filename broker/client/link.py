@@ -1,25 +1,28 @@
 """The connection that comes back by itself.
 
 One task owns it: it connects, says again what must be said on a new connection, and then reads; a second one writes what has
-been queued. Without a connection there is no queue: what is `Unanswered` is sent whole on the next one.
+been queued, and a third one sees that the broker is still there. Without a connection there is no queue: what is
+`Unanswered` is sent whole on the next one.
 """
 
 import ssl
 from collections.abc import Callable, Sequence
-from typing import Final, TypeVar
+from time import monotonic
+from typing import Final, NamedTuple, TypeVar
 
 import anyio
 import structlog
 from anyio.abc import ByteStream
 
 from broker.addresses import split_address
-from broker.client.commands import Command
+from broker.client.commands import Command, PingCommand
 from broker.client.publisher import Publisher
 from broker.client.unanswered import Unanswered
-from broker.errors import BrokerUnreachable
+from broker.errors import BrokerError, BrokerUnreachable, Refusal, TlsFailed
 from broker.events import StoredEvent
+from broker.greeting import GREETING_MAX, first_bytes, see_greeting, unreachable
 
-__all__ = ["Link"]
+__all__ = ["Link", "Opened"]
 
 READ_BYTES: Final = 256 << 10
 QUEUE_BYTES: Final = 4 << 20
@@ -30,11 +33,20 @@ logger = structlog.stdlib.get_logger()
 C = TypeVar("C", bound=Command)
 
 
+class Opened(NamedTuple):
+    """A connection that a broker has greeted, and what came on it by then."""
+
+    stream: ByteStream
+    data: bytes
+
+
 class Link:
     """What carries commands to the broker at `address`, and what comes from there back.
 
     `first_commands` returns what is said first on a new connection, before all that had no reply; `deliver` is given the
-    events as they come.
+    events as they come, and `is_listening` says whether somebody waits for some. While somebody waits, for these or for a
+    reply, and nothing has come for `timeout_s` seconds, a ``ping`` goes out; where nothing comes for so long again, the
+    connection is lost: to a peer whose machine or cable is gone it would else stand for ever.
     """
 
     def __init__(
@@ -43,8 +55,10 @@ class Link:
         name: str,
         *,
         tls: ssl.SSLContext | None,
+        timeout_s: float,
         first_commands: Callable[[], list[Command]],
         deliver: Callable[[list[StoredEvent]], None],
+        is_listening: Callable[[], bool],
     ) -> None:
         self.address = address
         self.connects = 0
@@ -53,6 +67,9 @@ class Link:
         self._tls = tls
         self._first_commands = first_commands
         self._deliver = deliver
+        self._is_listening = is_listening
+        self._timeout_s = timeout_s
+        self._heard_at = 0.0
         self._unanswered = Unanswered()
         self._queue: list[bytes] = []
         self._queued_bytes = 0
@@ -80,47 +97,77 @@ class Link:
             self._has_room = anyio.Event()
             await self._has_room.wait()
 
-    async def connect(self, within_s: float) -> ByteStream:
-        """Make the first connection. Raises BrokerUnreachable if nobody answers within `within_s` seconds."""
-        reason = "timeout"
+    async def connect(self, within_s: float) -> Opened:
+        """Make the first connection.
+
+        Raises BrokerUnreachable if no broker greets within `within_s` seconds, TlsFailed at once.
+        """
+        reason: BrokerUnreachable | None = None
         with anyio.move_on_after(within_s):
             while True:
                 try:
                     return await self._connect()
-                except OSError as error:
-                    reason = _reason(error)
-                    await anyio.sleep(PAUSES_S[2])
-        raise BrokerUnreachable(self.address, reason)
+                except BrokerUnreachable as error:
+                    reason = error
+                except Refusal as refusal:
+                    reason = BrokerUnreachable(self.address, str(refusal))
+                await anyio.sleep(PAUSES_S[2])
+        raise reason or BrokerUnreachable(self.address, "timeout")
 
-    async def serve(self, stream: ByteStream) -> None:
+    async def serve(self, opened: Opened) -> None:
         """Serve the connection, and each one after it; never returns."""
         while True:
             try:
-                async with stream, anyio.create_task_group() as tasks:
+                async with opened.stream, anyio.create_task_group() as tasks:
                     self._greet()
-                    tasks.start_soon(self._write, stream)
-                    await self._read(stream)
+                    tasks.start_soon(self._write, opened.stream)
+                    tasks.start_soon(self._stay_alive)
+                    await self._read(opened)
             except* (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
                 pass
             self.is_connected = False
             logger.warning("lost the broker", address=self.address, client=self._name)
-            stream = await self._reconnect()
+            opened = await self._reconnect()
 
-    async def _connect(self) -> ByteStream:
+    async def _connect(self) -> Opened:
+        """Connect, and wait to be greeted. Raises BrokerUnreachable, TlsFailed, and Refusal of a broker that has no room."""
         host, port = split_address(self.address)
-        if self._tls is None:
-            return await anyio.connect_tcp(host, port)
-        return await anyio.connect_tcp(host, port, ssl_context=self._tls, tls_standard_compatible=False)
+        try:
+            if self._tls is None:
+                return await self._greeted(await anyio.connect_tcp(host, port))
+            stream = await anyio.connect_tcp(host, port, ssl_context=self._tls, tls_standard_compatible=False)
+            return await self._greeted(stream)
+        except (OSError, anyio.EndOfStream, anyio.BrokenResourceError) as error:
+            raise unreachable(self.address, error, self._tls) from error
 
-    async def _reconnect(self) -> ByteStream:
+    async def _greeted(self, stream: ByteStream) -> Opened:
+        data = b""
+        try:
+            if first := first_bytes(self._tls):
+                await stream.send(first)
+            while b"\n" not in data and len(data) < GREETING_MAX:
+                data += await stream.receive(GREETING_MAX)
+            see_greeting(self.address, data.partition(b"\n")[0], self._tls)
+        except BaseException:
+            await anyio.aclose_forcefully(stream)
+            raise
+        return Opened(stream, data)
+
+    async def _reconnect(self) -> Opened:
         attempt = 0
+        told = ""
         while True:
             await anyio.sleep(PAUSES_S[min(attempt, len(PAUSES_S) - 1)])
             attempt += 1
             try:
-                return await self._connect()
-            except OSError:
-                continue
+                with anyio.fail_after(self._timeout_s):
+                    return await self._connect()
+            except (BrokerError, TimeoutError) as error:
+                # Who runs the broker can mend this, and it may take them hours; to wait in silence would look like a broker
+                # that is away.
+                if isinstance(error, TlsFailed) and str(error) != told:
+                    told = str(error)
+                    logger.error("the broker came back and cannot be used", client=self._name, reason=told)
 
     def _greet(self) -> None:
         lines = self._unanswered.begin_again(self._first_commands())
@@ -148,18 +195,33 @@ class Link:
             self._has_room.set()
             await stream.send(data)
 
-    async def _read(self, stream: ByteStream) -> None:
-        rest = b""
+    async def _read(self, opened: Opened) -> None:
+        stream, data = opened
         while True:
-            data = await stream.receive(READ_BYTES)
-            *lines, rest = (rest + data).split(b"\n")
+            *lines, rest = data.split(b"\n")
             if events := self._unanswered.take(lines):
                 self._deliver(events)
+            data = rest + await stream.receive(READ_BYTES)
+            self._heard_at = monotonic()
 
+    async def _stay_alive(self) -> None:
+        """See that who is waited for is there. Raises TimeoutError where it is not."""
+        quiet_since = self._heard_at = monotonic()
+        while True:
+            quiet_since = max(quiet_since, self._heard_at)
+            left_s = quiet_since + self._timeout_s - monotonic()
+            if left_s > 0:
+                await anyio.sleep(left_s)
+            elif self._unanswered.is_waiting or self._is_listening():
+                await self._ping()
+            else:
+                quiet_since = monotonic()
 
-def _reason(error: BaseException) -> str:
-    """Why a connection was not made: anyio has the system's word behind its own, one for each address that it tried."""
-    while isinstance(error, BaseExceptionGroup) or error.__cause__ is not None:
-        error = error.exceptions[0] if isinstance(error, BaseExceptionGroup) else error.__cause__ or error
-    said = error.strerror if isinstance(error, OSError) else None
-    return said or str(error) or type(error).__name__
+    async def _ping(self) -> None:
+        heard_at = self._heard_at
+        self.send(PingCommand())
+        # In two halves: in a process that was held up for the whole time, the answer may be there and not yet read.
+        for _ in range(2):
+            await anyio.sleep(self._timeout_s / 2)
+        if self._heard_at == heard_at:
+            raise TimeoutError

@@ -23,6 +23,11 @@ class Unanswered:
         self._commands: deque[Command] = deque()
         self._read: tuple[bytes, int, list[bytes]] | None = None
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a reply is still to come."""
+        return bool(self._commands)
+
     def add(self, command: Command) -> None:
         """A command is sent behind all others."""
         self._commands.append(command)

@@ -1,13 +1,12 @@
 """The dashboard's settings."""
 
 import ssl
-from pathlib import Path
 
 from pydantic import Field
 
-from broker.kinds import Address
+from broker.kinds import Address, OptionalFile, Switch
 from broker.program import ProgramSettings, settings_config
-from broker.tls import client_context
+from broker.tls import TlsFiles
 
 __all__ = ["DashboardSettings"]
 
@@ -23,13 +22,16 @@ class DashboardSettings(ProgramSettings):
         [], description="name by which browsers may reach it, besides localhost and addresses"
     )
     broker: Address = Field("127.0.0.1:8000", description="address of the broker")
-    tls: bool = Field(False, description="speak TLS with the broker; implied by the files below")
-    tls_ca: Path | None = Field(None, description="PEM file of the authority that the broker's certificate is from")
-    tls_cert: Path | None = Field(None, description="PEM file with the dashboard's certificate for the broker")
-    tls_key: Path | None = Field(None, description="PEM file with that certificate's key")
+    tls: Switch = Field(False, description="speak TLS with the broker; implied by the files below")
+    tls_ca: OptionalFile = Field(
+        None, description="PEM file of the authority that the broker's certificate is from (default: the system's)"
+    )
+    tls_cert: OptionalFile = Field(None, description="PEM file with the dashboard's certificate for the broker")
+    tls_key: OptionalFile = Field(
+        None, description="PEM file with that certificate's key (default: in the certificate's file)"
+    )
 
     def tls_context(self) -> ssl.SSLContext | None:
         """Return what a connection to the broker needs, None without TLS. Raises StartError."""
-        if not (self.tls or self.tls_ca or self.tls_cert):
-            return None
-        return client_context(self.tls_ca, self.tls_cert, self.tls_key)
+        files = TlsFiles.wanted(tls=self.tls, ca=self.tls_ca, cert=self.tls_cert, key=self.tls_key)
+        return None if files is None else files.context()

@@ -31,8 +31,8 @@ class SyncClient:
     A lost connection is raised as BrokerLost, and the client is of no more use; a broker that does not answer within
     `timeout_s` seconds is lost, also to who waits for events. `spool` is a folder in which this client
     keeps its half of the exactly-once handshakes, by its name, as the async client does; with it, messages that a process
-    before this one has left are sent first, and `qos` may be 2. Raises BrokerUnreachable, Refusal, and SpoolTaken where
-    another process has the same name and folder.
+    before this one has left are sent first, and `qos` may be 2. Raises BrokerUnreachable, TlsFailed, Refusal, and
+    SpoolTaken where another process has the same name and folder.
     """
 
     def __init__(

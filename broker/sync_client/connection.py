@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from typing import Final
 
 from broker.addresses import split_address
-from broker.errors import BrokerError, BrokerLost, BrokerUnreachable, Refusal
+from broker.errors import BrokerError, BrokerLost, Refusal
+from broker.greeting import first_bytes, see_greeting, unreachable
 from broker.protocol import replies
 
 __all__ = ["Connection"]
@@ -21,7 +22,7 @@ READ_BYTES: Final = 256 << 10
 
 
 class Connection:
-    """A connection that has greeted the broker. Raises BrokerUnreachable, Refusal.
+    """A connection that has greeted the broker. Raises BrokerUnreachable, TlsFailed, Refusal.
 
     `set_aside` is given each event's line that comes before a reply. A reply that takes longer than `timeout_s` seconds is
     a lost connection; so is one on which nothing comes for so long and then no reply to a ``ping``.
@@ -45,12 +46,12 @@ class Connection:
             if tls is not None:
                 self._socket = tls.wrap_socket(self._socket, server_hostname=host)
         except OSError as error:
-            raise BrokerUnreachable(address, error.strerror or str(error)) from error
+            raise unreachable(address, error, tls) from error
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._buffer = bytearray()
         self._scanned = 0
         try:
-            self._line()
+            self._be_greeted(tls)
             self.ask(hello)
         except BrokerError:
             self._socket.close()
@@ -127,6 +128,15 @@ class Connection:
             return self.reply()
         except Refusal as refusal:
             return refusal
+
+    def _be_greeted(self, tls: ssl.SSLContext | None) -> None:
+        """Wait for the broker's first line. Raises BrokerUnreachable, TlsFailed, and Refusal of one that has no room."""
+        try:
+            self.send(first_bytes(tls))
+            line = self._line()
+        except BrokerLost as lost:
+            raise unreachable(self._address, lost.__cause__ or EOFError(), tls) from lost
+        see_greeting(self._address, line, tls)
 
     def _line(self) -> bytes:
         while (end := self._buffer.find(b"\n", self._scanned)) < 0:

@@ -20,7 +20,7 @@ def scripted_broker(answer: Callable[[bytes], bytes | None]) -> Iterator[str]:
                 connection, _ = listener.accept()
                 with connection, connection.makefile("rb") as lines:
                     connection.sendall(b"+OK tweetwire broker test, type help\n")
-                    for line in lines:
+                    for line in filter(bytes.strip, lines):
                         reply = b"+OK hello\n" if line.startswith(b"hello ") else answer(line)
                         if reply is None:
                             return

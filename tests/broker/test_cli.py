@@ -198,7 +198,7 @@ def test_a_dead_event_is_listed_explained_and_redriven_to_its_subscription_alone
         (["dead", "--limit", "0"], "dead: --limit: '0' is less than 1"),
         (["topics", "--timeout", "5"], "topics: --timeout: '5' is no duration"),
         (["tail", "dead_letters", "--from", "soon"], "tail: the broker refuses (bad_arguments): 'soon' is no place"),
-        (["stats", "--tls-ca", "no/such/file"], "stats: cannot use the TLS files: "),
+        (["stats", "--tls-ca", "no/such/file"], "stats: --tls-ca: cannot read no/such/file: No such file or directory"),
         (["export", "--out", "no/such/folder/x"], "export: cannot write no/such/folder/x: No such file or directory"),
     ],
 )

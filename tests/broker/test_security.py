@@ -12,6 +12,7 @@ import pytest
 
 from broker import BrokerUnreachable, Client, Event, Refusal, SyncClient
 from broker.cli import main
+from tests.certificates import files_of
 from tests.processes import BrokerProcess
 
 pytestmark = pytest.mark.anyio
@@ -111,44 +112,6 @@ def test_a_file_of_users_that_does_not_do_is_one_sentence(tmp_path: Path) -> Non
         assert ended.returncode == 2
         assert sentence in ended.stderr
         assert len(ended.stderr.splitlines()) == 1
-
-
-def openssl(*words: str) -> None:
-    subprocess.run(["openssl", *words], check=True, capture_output=True)
-
-
-@pytest.fixture
-def certificates(tmp_path: Path) -> Path:
-    """An authority of our own, and certificates for a server and a client."""
-    folder = tmp_path / "pki"
-    folder.mkdir()
-    (folder / "san").write_text("subjectAltName=IP:127.0.0.1\n")
-    new = ("req", "-newkey", "rsa:2048", "-nodes")
-    openssl(*new, "-x509", "-days", "2", "-subj", "/CN=ca", "-keyout", f"{folder}/ca.key", "-out", f"{folder}/ca.pem")
-    for name in ("server", "client"):
-        openssl(*new, "-subj", f"/CN={name}", "-keyout", f"{folder}/{name}.key", "-out", f"{folder}/{name}.csr")
-        signing = (
-            "x509",
-            "-req",
-            "-days",
-            "2",
-            "-CAcreateserial",
-            "-CA",
-            f"{folder}/ca.pem",
-            "-CAkey",
-            f"{folder}/ca.key",
-        )
-        openssl(*signing, "-in", f"{folder}/{name}.csr", "-out", f"{folder}/{name}.pem", "-extfile", f"{folder}/san")
-    return folder
-
-
-def files_of(certificates: Path, name: str) -> list[str]:
-    """The flags that the broker and the command line have in common."""
-    return [
-        f"--tls-cert={certificates}/{name}.pem",
-        f"--tls-key={certificates}/{name}.key",
-        f"--tls-ca={certificates}/ca.pem",
-    ]
 
 
 async def test_tls_with_client_certificates(tmp_path: Path, certificates: Path) -> None:

@@ -24,7 +24,15 @@ def unanswered() -> Unanswered:
 @pytest.fixture
 def link() -> Link:
     """One that is not connected, so that whatever is sent is only remembered."""
-    return Link("127.0.0.1:1", "test", tls=None, first_commands=list, deliver=lambda events: None)
+    return Link(
+        "127.0.0.1:1",
+        "test",
+        tls=None,
+        timeout_s=30,
+        first_commands=list,
+        deliver=lambda events: None,
+        is_listening=lambda: False,
+    )
 
 
 def added(unanswered: Unanswered, *commands: Command) -> None:
