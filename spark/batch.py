@@ -101,7 +101,8 @@ class TopicBatchReader(DataSourceReader):
         # Without any partition Spark asks for one without a value.
         if isinstance(partition, Slice):
             with Link(self._options.broker, retry_s=self._options.retry_s) as link:
-                for lines in link.chunks(partition.topic, partition.start, partition.end):
+                chunks = link.whole_chunks if self._options.fail_on_data_loss else link.chunks
+                for lines in chunks(partition.topic, partition.start, partition.end):
                     yield self._rows.batch(partition.topic, lines, None)
 
     def _span(self, link: Link, topic: str, head: Head) -> tuple[int, int]:

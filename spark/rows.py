@@ -11,7 +11,7 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 from spark.errors import OptionError
 from spark.parsing import parse_lines
 
-__all__ = ["COLUMNS", "COLUMNS_WITH_WATERMARK", "Rows", "columns", "event_time_ms"]
+__all__ = ["COLUMNS", "COLUMNS_WITH_WATERMARK", "Rows", "columns", "event_time_ms", "offset_of"]
 
 COLUMNS = StructType(
     [
@@ -44,12 +44,17 @@ class _Row(Struct, gc=False):
     producer: str | None = None
 
 
+class _Placed(Struct, gc=False):
+    offset: int
+
+
 class _Timed(Struct, gc=False):
     at: int | UnsetType = UNSET
 
 
 _decode_rows = msgspec.json.Decoder(list[_Row]).decode
 _decode_row = msgspec.json.Decoder(_Row).decode
+_decode_placed = msgspec.json.Decoder(_Placed).decode
 _decode_timed = msgspec.json.Decoder(_Timed).decode
 
 
@@ -141,3 +146,8 @@ def event_time_ms(line: bytes) -> tuple[int, int]:
     except msgspec.ValidationError:
         at = UNSET
     return row.timestamp if at is UNSET else min(at, row.timestamp), row.timestamp
+
+
+def offset_of(line: bytes) -> int:
+    """Give a stored event's offset."""
+    return _decode_placed(line).offset

@@ -148,7 +148,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         assert isinstance(partition, Range)  # noqa: S101 — Spark gives back what `partitions` made
         keep_imports()
         with self._patient_link() as link:
-            for lines in link.chunks(partition.topic, partition.start, partition.end):
+            chunks = link.whole_chunks if self._options.fail_on_data_loss else link.chunks
+            for lines in chunks(partition.topic, partition.start, partition.end):
                 yield self._rows.batch(partition.topic, lines, partition.watermark_ms)
         if partition.tick_ms is not None:
             yield self._rows.tick(partition.tick_ms)

@@ -70,7 +70,8 @@ def _timed(session: SparkSession, settings: BackfillSettings, documents: DataFra
 
 def _moments(session: SparkSession, login: Login, topic: str) -> DataFrame:
     """Say when each document of a topic of changes was stored: `_id`, `op`, `at`, `lag_ms` and `offset`."""
-    options = {**broker_options(login), "topic": topic}
+    # What retention removes meanwhile counts at its own time, as what it had removed before.
+    options = {**broker_options(login), "topic": topic, "failOnDataLoss": "false"}
     rows = session.read.format("tweetwire").schema(_TIMED).options(**options).load()
     arrived = fn.unix_millis("timestamp")
     at = fn.least(fn.coalesce("msg.at", arrived), arrived)

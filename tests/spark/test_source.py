@@ -5,6 +5,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ from spark.options import ReadOptions, parse_start
 from spark.progress import Position
 from spark.rows import COLUMNS, COLUMNS_WITH_WATERMARK
 from spark.source import TopicStreamReader
-from tests.processes import BrokerProcess
+from tests.processes import BrokerProcess, until
 
 
 def publish(broker: BrokerProcess, topic: str, count: int, *, first: int = 0) -> None:
@@ -218,6 +219,25 @@ def test_a_topic_made_anew_is_an_error_unless_loss_is_allowed(
         reader_with().latestOffset(beyond, ReadAllAvailable())
     lenient = reader_with(failOnDataLoss="false")
     assert Position.from_json(lenient.latestOffset(beyond, ReadAllAvailable())).topics["tweets"].next == 5
+
+
+def test_what_retention_removes_between_planning_and_reading_is_an_error_or_passed_over_once(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "broker", "--segment-bytes", "64KiB") as broker, ExitStack() as stack:
+        for first in range(0, 9_000, 500):
+            publish(broker, "tweets", 500, first=first)
+        reader, lenient = (
+            TopicStreamReader(options(broker, ranges="3", failOnDataLoss=fail), COLUMNS) for fail in ("true", "false")
+        )
+        stack.callback(reader.stop)
+        start = reader.initialOffset()
+        end = reader.latestOffset(start, ReadAllAvailable())
+        with SyncClient(broker.address) as client, Link(Login(broker.address)) as link:
+            client.command("retain tweets bytes=64KiB")
+            until(lambda: link.heads(["tweets"])["tweets"].earliest > 4_500)
+            earliest = link.heads(["tweets"])["tweets"].earliest
+        with pytest.raises(DataLossError, match="retention has removed them"):
+            read(reader, start, end)
+        assert [row["offset"] for row in read(lenient, start, end)] == [*range(earliest, 9_000)]
 
 
 def test_a_trigger_finds_nothing_while_the_broker_is_away_and_goes_on_after(
