@@ -13,6 +13,9 @@ from sse_ingest.progress import Progress
 
 __all__ = ["Account"]
 
+NAMES_MAX = 100
+NAME_CHARACTERS_MAX = 100
+
 
 class Account(Struct):
     """Counters of one source since the start, and how far it is settled.
@@ -35,9 +38,11 @@ class Account(Struct):
         return self.read + self.nested - self.stored - self.already_there - self.notices - self.rejected
 
     def note(self, name: str) -> None:
-        """Count a notice."""
+        """Count a notice; of names that a server may make up without end, those beyond the first many are one."""
         self.notices += 1
-        self.notices_by_name[name] += 1
+        name = name[:NAME_CHARACTERS_MAX]
+        is_known = name in self.notices_by_name or len(self.notices_by_name) < NAMES_MAX
+        self.notices_by_name[name if is_known else "other"] += 1
 
     def summary(self) -> dict[str, Any]:
         """Return the counters by name, for logs and people."""

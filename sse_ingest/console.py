@@ -146,7 +146,7 @@ class _Conversation:
         await self._say(worker_lines(self._ingest))
 
     async def _hashtags(self, words: list[str]) -> None:
-        most = int(words[0]) if words and words[0].isdigit() else 20
+        most = int(words[0]) if words and words[0].isdecimal() else 20
         await self._say(hashtag_lines(self._ingest.hashtags, most))
 
     async def _help(self, _: list[str]) -> None:

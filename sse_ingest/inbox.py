@@ -12,6 +12,11 @@ from sse_ingest.handover import RawEvent
 
 __all__ = ["Inbox"]
 
+INBOX_BYTES_MAX = 64 << 20
+"""What waits for a worker of one source, at most; it takes effect where events are very much larger than tweets."""
+
+TASK_BYTES_MAX = 8 << 20
+
 
 class Inbox:
     """Events of one source, waiting for a worker. Made on the event loop that takes them."""
@@ -20,6 +25,7 @@ class Inbox:
         self.size = size
         self.arrived = 0
         self._events: deque[RawEvent] = deque()
+        self._bytes = 0
         self._lock = threading.Lock()
         self._room = threading.Condition(self._lock)
         self._waiting = asyncio.Event()
@@ -35,31 +41,43 @@ class Inbox:
         Returns False, without the event, once `stopped` is set.
         """
         with self._lock:
-            while len(self._events) >= self.size:
+            while len(self._events) >= self.size or self._bytes >= INBOX_BYTES_MAX:
                 if stopped.is_set():
                     return False
                 self._room.wait(0.2)
             self._events.append(event)
+            self._bytes += len(event.data)
             self.arrived += 1
             if len(self._events) == 1:
                 self._loop.call_soon_threadsafe(self._waiting.set)
         return True
 
     async def take(self, most: int) -> list[RawEvent]:
-        """Wait for events and return up to `most` of them; none when the inbox has ended and is empty."""
+        """Wait for events and return up to `most`, fewer of large ones; none when the inbox has ended and is empty."""
         while True:
             with self._lock:
-                taken = [self._events.popleft() for _ in range(min(most, len(self._events)))]
+                taken = self._next(most)
                 if taken or self._is_ended:
                     self._room.notify()
                     return taken
                 self._waiting.clear()
             await self._waiting.wait()
 
+    def _next(self, most: int) -> list[RawEvent]:
+        taken: list[RawEvent] = []
+        taken_bytes = 0
+        while self._events and len(taken) < most and taken_bytes < TASK_BYTES_MAX:
+            event = self._events.popleft()
+            taken_bytes += len(event.data)
+            taken.append(event)
+        self._bytes -= taken_bytes
+        return taken
+
     def give_back(self, events: list[RawEvent]) -> None:
         """Put events back to the front, in their order."""
         with self._lock:
             self._events.extendleft(reversed(events))
+            self._bytes += sum(len(event.data) for event in events)
         self._waiting.set()
 
     def end(self) -> None:

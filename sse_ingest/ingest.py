@@ -7,6 +7,7 @@ Each arrow waits when the next place is full, so a MongoDB that is away stops th
 """
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from typing import Any
 
 import anyio
@@ -31,6 +32,8 @@ from sse_ingest.writer import Item, Writer
 
 __all__ = ["Ingest", "Line", "LineSettings", "Stored", "WriterSize"]
 
+HASHTAGS_PAUSE_S = 1.0
+
 log = logger()
 
 
@@ -51,7 +54,7 @@ class WriterSize(Struct, frozen=True):
 
 
 class Stored(Struct, frozen=True):
-    """What MongoDB holds of earlier times: hashtags, and the id behind which each source is to be read."""
+    """What there is of earlier times: the database, the hashtags' file, and the id behind which each source is read."""
 
     store: Store
     hashtags: HashtagCounts
@@ -132,6 +135,8 @@ class Ingest:
         self.writer = Writer(store, writer.batch, writer.flush_every_s, self._count_hashtags)
         self.lines = [Line(source, settings, self, stored.positions.get(source.name, "")) for source in sources]
         self.is_started = False
+        self._began_at = datetime.now(UTC)
+        self._counting = anyio.CancelScope()
 
     def start(self) -> None:
         """Read all sources, each from behind what was read of it last."""
@@ -151,6 +156,7 @@ class Ingest:
     async def run(self) -> None:
         """Work until every source has ended and everything is written."""
         async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._count_stored_hashtags)
             tasks.start_soon(self.writer.run)
             async with anyio.create_task_group() as lines:
                 for line in self.lines:
@@ -159,6 +165,7 @@ class Ingest:
 
     async def drain(self) -> None:
         """Read no more, and let `run` end once everything that has been read is written."""
+        self._counting.cancel()
         await self.pause()
         for line in self.lines:
             line.inbox.end()
@@ -187,6 +194,15 @@ class Ingest:
                     source=line.reader.source.name,
                     events=line.account.in_flight,
                 )
+
+    async def _count_stored_hashtags(self) -> None:
+        with self._counting:
+            while not self.hashtags.is_whole:
+                try:
+                    self.hashtags.add_stored(await self.store.hashtags(self._began_at))
+                except PyMongoError as error:
+                    log.debug("cannot count the stored hashtags, trying on", reason=str(error))
+                    await anyio.sleep(HASHTAGS_PAUSE_S)
 
     def _count_hashtags(self, entry: Entry) -> None:
         self.hashtags.add(entry.tweet.hashtags)

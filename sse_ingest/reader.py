@@ -51,7 +51,10 @@ class Reader:
         self._feed = self.source.open_feed(self.state, self.last_id)
         # A thread in the midst of connecting cannot be ended; as a daemon it does not hold up the end of the program.
         self._thread = threading.Thread(
-            target=self._read, args=(self._feed, self._stopped), name=f"reader {self.source.name}", daemon=True
+            target=self._read,
+            args=(self._feed, self._stopped, self._thread),
+            name=f"reader {self.source.name}",
+            daemon=True,
         )
         self._thread.start()
 
@@ -63,7 +66,10 @@ class Reader:
         self._feed.close()
         await asyncio.to_thread(self._thread.join, within_s)
 
-    def _read(self, feed: Feed, stopped: threading.Event) -> None:
+    def _read(self, feed: Feed, stopped: threading.Event, before: threading.Thread | None) -> None:
+        if before is not None:
+            # It may be taking back an event that it found no room for, which has to be the latest.
+            before.join()
         try:
             for arrival in feed:
                 # Before it is put: a worker may have settled it before this thread runs again.

@@ -7,6 +7,7 @@ Analysis of Social Media Text", 2014), and the plain mean of word scores over a 
 import re
 from collections.abc import Callable, Mapping
 from functools import cache
+from math import isfinite, nan
 from typing import Literal
 
 __all__ = ["Scorer", "ScorerName", "engagement", "lexicon_scorer", "parse_emotion_values", "vader_scorer"]
@@ -55,13 +56,18 @@ def parse_emotion_values(text: str) -> dict[str, float]:
         if not line.strip():
             continue
         word, tab, score = line.rpartition("\t")
-        try:
-            values[word.strip().lower()] = float(score)
-        except ValueError:
-            tab = ""
-        if not tab:
+        value = _number(score)
+        values[word.strip().lower()] = value
+        if not tab or not isfinite(value):
             raise ValueError(f"line {number} of the emotion values is not 'word TAB score': {line[:60]!r}")
     return values
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return nan
 
 
 def engagement(favorites: int, retweets: int, followers: int) -> float:

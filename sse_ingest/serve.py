@@ -47,12 +47,13 @@ async def serve(settings: Settings, stop: anyio.Event) -> int:
     # The store logs an outage once; stamina by itself would log every try.
     stamina.instrumentation.set_on_retry_hooks([])
     sources = _sources(settings)
+    hashtags = HashtagCounts(settings.hashtags_file)
+    hashtags.check()
     emotion_values = await _emotion_values(settings)
     listener = await _listen(settings)
     async with listener:
         store = await Store.open(settings.mongo_url, settings.database, settings.mongo_timeout)
         try:
-            hashtags = HashtagCounts(settings.hashtags_file, await store.hashtags())
             stored = Stored(store, hashtags, await store.positions())
             writer = WriterSize(settings.batch_size, settings.flush_every)
             ingest = Ingest(sources, _line_settings(settings, emotion_values), writer, stored)

@@ -43,7 +43,9 @@ class Settings(ClientSettings):
     flush_every: Seconds = Field(
         "3s", validate_default=True, gt=0, description="time a tweet waits for its batch to fill, at most"
     )
-    inbox_size: int = Field(2000, ge=1, description="events of one source that wait for a worker, at most")
+    inbox_size: int = Field(
+        2000, ge=1, description="events of one source that wait for a worker, at most; of large ones up to 64 MiB"
+    )
     workers_min: int = Field(1, ge=1, description="worker processes of a source, at least")
     workers_max: int = Field(
         os.cpu_count() or 1,

@@ -4,6 +4,7 @@ from typing import Any
 
 from sse_ingest.hashtags import HashtagCounts
 from sse_ingest.ingest import Ingest
+from sse_ingest.onlookers import printable
 
 __all__ = ["figures", "hashtag_lines", "status_lines", "worker_lines"]
 
@@ -24,13 +25,13 @@ def status_lines(ingest: Ingest) -> list[str]:
             lines.append(f"  notices: {notices}")
         if reader.gaps:
             lines.append(f"  {reader.gaps} times lost without ids: what was sent meanwhile cannot be had again")
-    return lines or ["no sources; start with --source"]
+    return [printable(line) for line in lines]
 
 
 def worker_lines(ingest: Ingest) -> list[str]:
     """Return the size of each pool and why it has it."""
     return [
-        f"{line.pool.name}: {line.pool.workers} workers, {line.pool.wanted} wanted "
+        f"{printable(line.pool.name)}: {line.pool.workers} workers, {line.pool.wanted} wanted "
         f"({line.pool.size.least}–{line.pool.size.most}); {len(line.inbox)} events wait; "
         f"{line.pool.seconds_per_event * 1e6:.0f} µs an event; {line.pool.crashes} crashes"
         for line in ingest.lines
@@ -39,7 +40,8 @@ def worker_lines(ingest: Ingest) -> list[str]:
 
 def hashtag_lines(hashtags: HashtagCounts, most: int) -> list[str]:
     """Return the most frequent hashtags."""
-    return [f"{count:7d} #{tag}" for tag, count in hashtags.top(most)] or ["no hashtags yet"]
+    lines = [f"{count:7d} #{printable(tag)}" for tag, count in hashtags.top(most)] or ["no hashtags yet"]
+    return lines if hashtags.is_whole else [*lines, "of new tweets alone; those of earlier times are being counted"]
 
 
 def figures(ingest: Ingest) -> dict[str, Any]:

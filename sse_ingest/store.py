@@ -23,6 +23,7 @@ from time import perf_counter
 from typing import Any
 
 import anyio
+import pymongo
 import stamina
 from bson.errors import BSONError
 from bson.raw_bson import RawBSONDocument
@@ -31,6 +32,8 @@ from pymongo.errors import BulkWriteError, ConnectionFailure, DocumentTooLarge, 
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
+from broker.errors import StartError
+from broker.mongodb import unanswered
 from broker.program import logger
 from sse_ingest.batch import Batch, Entry, Reject, reject_document
 from sse_ingest.database import Client, Database, Document, connect, reason_of
@@ -40,6 +43,7 @@ from sse_ingest.users import by_user, engagement_document, user_document, user_u
 __all__ = ["Store"]
 
 ABORT_S = 2.0
+HASHTAGS_TIMEOUT_S = 4 * 3600.0
 
 _DUPLICATE_KEY = 11000
 _REFUSED = (BulkWriteError, DocumentTooLarge, BSONError, OverflowError, UnicodeError)
@@ -69,16 +73,25 @@ class Store:
         """Close the connections."""
         await self._client.aclose()
 
-    async def hashtags(self) -> dict[str, int]:
-        """Return how often each hashtag is in the stored tweets."""
-        groups = await self._database.tweets.aggregate(
-            [{"$unwind": "$hashtags"}, {"$group": {"_id": "$hashtags", "tweets": {"$sum": 1}}}], allowDiskUse=True
-        )
-        return {group["_id"]: group["tweets"] async for group in groups}
+    async def hashtags(self, before: datetime) -> dict[str, int]:
+        """Return how often each hashtag is in the tweets that were ingested before a time. Raises PyMongoError."""
+        stages: list[Document] = [
+            {"$match": {"ingested_at": {"$lt": before}, "hashtags": {"$ne": []}}},
+            {"$project": {"hashtags": 1}},
+            {"$unwind": "$hashtags"},
+            {"$group": {"_id": "$hashtags", "tweets": {"$sum": 1}}},
+        ]
+        # Most tweets match, so in their own order; with many millions that takes longer than any other answer may.
+        with pymongo.timeout(HASHTAGS_TIMEOUT_S):
+            groups = await self._database.tweets.aggregate(stages, hint={"$natural": 1}, allowDiskUse=True)
+            return {group["_id"]: group["tweets"] async for group in groups}
 
     async def positions(self) -> dict[str, str]:
-        """Return the id behind which each source is to be read."""
-        return {one["_id"]: one["last_event_id"] async for one in self._database.positions.find()}
+        """Return the id behind which each source is to be read. Raises StartError."""
+        try:
+            return {one["_id"]: one["last_event_id"] async for one in self._database.positions.find()}
+        except PyMongoError as error:
+            raise StartError(unanswered(error)) from error
 
     async def keep_position(self, source: str, last_id: str) -> None:
         """Note how far a source is settled. Raises PyMongoError."""

@@ -1,8 +1,11 @@
 """From an address, as ``--source`` takes it, to a source that can be read."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
+
+import httpx
 
 from broker.errors import StartError
 from sse_ingest.shapes import Shape
@@ -13,6 +16,7 @@ from sse_ingest.sources.stream import EventStream, StreamLimits
 __all__ = ["Arrival", "Feed", "Source", "SourceRefused", "SourceState", "StreamLimits", "source_of"]
 
 _WIKIMEDIA = "https://stream.wikimedia.org/v2/stream/recentchange"
+_LOGIN = re.compile(r"//[^/]*@")
 _SHAPES_OF_REPLAYS: dict[str, Shape] = {
     "replay": "twitter",
     "replay-mastodon": "mastodon",
@@ -27,6 +31,20 @@ def source_of(
 
     Raises StartError where the address is none, or the token cannot be sent.
     """
+    try:
+        source = _source(address, limits, rate, loop, token)
+    except (ValueError, httpx.InvalidURL) as error:
+        # Said by who takes addresses apart: of ports, brackets and characters that none has.
+        raise StartError(f"{_LOGIN.sub('//', address)!r} is no source: {error}") from error
+    if source is None:
+        raise StartError(
+            f"{_LOGIN.sub('//', address)!r} is no source; "
+            "write http://HOST:4000/tweets/1, mastodon:INSTANCE, wikimedia or replay:FILE"
+        )
+    return source
+
+
+def _source(address: str, limits: StreamLimits, rate: float | None, loop: bool, token: str) -> Source | None:
     scheme, _, rest = address.partition(":")
     if scheme in ("http", "https") and urlsplit(address).hostname:
         return Source(_shown(address), "twitter", "", _stream(address, limits))
@@ -35,18 +53,17 @@ def source_of(
         if not (token.isascii() and token.isprintable()):
             raise StartError("--mastodon-token has characters that no token has; copy it anew from the instance")
         base = rest.rstrip("/") if "://" in rest else f"https://{rest.strip('/')}"
-        host = urlsplit(base).netloc
+        host = _shown(base).partition("/")[0]
         return Source(f"mastodon:{host}", "mastodon", host, _stream(f"{base}/api/v1/streaming/public", limits, token))
     if scheme == "wikimedia":
         return Source("wikimedia", "wikimedia", "wikimedia", _stream(rest or _WIKIMEDIA, limits))
     if scheme in _SHAPES_OF_REPLAYS and rest:
         return _replay(scheme, Path(rest), limits, rate, loop)
-    raise StartError(
-        f"{address!r} is no source; write http://HOST:4000/tweets/1, mastodon:INSTANCE, wikimedia or replay:FILE"
-    )
+    return None
 
 
 def _stream(url: str, limits: StreamLimits, token: str = "") -> Callable[[SourceState, str], Feed]:
+    httpx.URL(url)
     return lambda state, last_id: EventStream(url, state, limits, last_id=last_id, token=token)
 
 

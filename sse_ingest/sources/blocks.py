@@ -112,7 +112,8 @@ class Blocks:
             if name == b"id" and b"\0" not in value:
                 self.last_id = value.decode("utf-8", "replace")
             elif name == b"retry" and value.isdigit():
-                self.retry_s = int(value) / 1000
+                # As a float however many digits they are: an int has a limit.
+                self.retry_s = float(value) / 1000
 
 
 def _split(data: bytes) -> list[bytes]:

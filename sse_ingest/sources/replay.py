@@ -9,7 +9,7 @@ from pathlib import Path
 from broker.errors import StartError
 from sse_ingest.handover import RawEvent
 from sse_ingest.sources.blocks import Blocks
-from sse_ingest.sources.source import Arrival, SourceState
+from sse_ingest.sources.source import Arrival, SourceRefused, SourceState
 from sse_ingest.sources.stream import arrivals, too_large
 
 __all__ = ["Replay"]
@@ -39,7 +39,14 @@ class Replay:
             raise StartError(f"cannot replay {path}: {error.strerror}; give a file: --source replay:FILE") from error
 
     def __iter__(self) -> Iterator[Arrival]:
+        """Yield events. Raises `SourceRefused` where the file cannot be read any more."""
         self._state.becomes("reading")
+        try:
+            yield from self._again_and_again()
+        except OSError as error:
+            raise SourceRefused(f"cannot read {self._path}: {error.strerror}") from error
+
+    def _again_and_again(self) -> Iterator[Arrival]:
         due = time.monotonic()
         while True:
             is_empty = True

@@ -35,6 +35,10 @@ _HEADERS = {
 }
 _UNKNOWN_ID = frozenset({400, 404, 410, 412, 416})
 _LATER = frozenset({408, 425, 429})
+_RESUMED = {False: "behind what was read", True: "without an id: what it sent meanwhile cannot be had again"}
+
+ASKED_MAX = 10
+"""How many times our own longest pause a server may ask for."""
 
 log = logger()
 
@@ -68,9 +72,10 @@ class EventStream:
         self._token = token
         self._stopped = threading.Event()
         self._socket: socket.socket | None = None
-        self._pause_s = limits.pause_s
+        self._retry_s = 0.0
         self._failures = 0
         self._lost_at: float | None = None
+        self._is_id_unknown = False
 
     def __iter__(self) -> Iterator[Arrival]:
         """Yield events until the server has no more or `close` is called. Raises `SourceRefused`."""
@@ -113,7 +118,7 @@ class EventStream:
         except (httpx.TransportError, httpx.DecodingError, OSError) as error:
             raise _Lost(str(error) or type(error).__name__) from error
         except (httpx.TooManyRedirects, httpx.InvalidURL) as error:
-            raise SourceRefused(f"{self._url} leads nowhere: {error}") from error
+            raise SourceRefused(f"{self._state.name} leads nowhere: {error}") from error
         finally:
             self._socket = None
         raise _Lost("the server closed the stream")
@@ -127,7 +132,7 @@ class EventStream:
                 self.last_id = block.last_id
                 self._failures = 0
             if blocks.retry_s is not None:
-                self._pause_s = min(blocks.retry_s, self._limits.pause_max_s)
+                self._retry_s = blocks.retry_s
 
     def _judge(self, response: httpx.Response) -> None:
         """Raise `_Lost` or `SourceRefused` where the response is no event stream."""
@@ -137,34 +142,28 @@ class EventStream:
         if code in _UNKNOWN_ID and self.last_id:
             log.warning("source does not know our last id, reading from where it is", source=self._state.name)
             self.last_id = ""
-            self._state.gaps += 1
+            self._is_id_unknown = True
             raise _Lost(f"HTTP {code} to our last id")
         if code != httpx.codes.OK:
-            raise SourceRefused(f"{self._url} answers HTTP {code} {response.reason_phrase}")
+            raise SourceRefused(f"{self._state.name} answers HTTP {code} {response.reason_phrase}")
         content = response.headers.get("Content-Type", "")
         if content.partition(";")[0].strip().lower() != "text/event-stream":
-            raise SourceRefused(f"{self._url} is no event stream: its Content-Type is {content or 'missing'!r}")
+            raise SourceRefused(f"{self._state.name} is no event stream: its Content-Type is {content or 'missing'!r}")
 
     def _found(self) -> None:
         self._state.becomes("reading")
+        has_missed = not self.last_id and (self._state.connections > 0 or self._is_id_unknown)
         if self._lost_at is not None:
-            away_s = time.monotonic() - self._lost_at
-            self._lost_at = None
-            log.info(
-                "source is back",
-                source=self._state.name,
-                away_s=round(away_s, 1),
-                resumed="from the last id"
-                if self.last_id
-                else "without ids: what it sent meanwhile cannot be had again",
-            )
-            self._state.gaps += 0 if self.last_id else 1
+            away_s = round(time.monotonic() - self._lost_at, 1)
+            log.info("source is back", source=self._state.name, away_s=away_s, resumed=_RESUMED[has_missed])
+        self._state.gaps += has_missed
         self._state.connections += 1
+        self._lost_at, self._is_id_unknown = None, False
 
     def _wait(self, lost: _Lost) -> None:
         self._failures += 1
-        pause = pause_s(self._failures, self._pause_s, self._limits.pause_max_s, random.random)
-        pause = max(pause, min(lost.wait_s or 0.0, 10 * self._limits.pause_max_s))
+        asked = min(max(lost.wait_s or 0.0, self._retry_s), ASKED_MAX * self._limits.pause_max_s)
+        pause = pause_s(self._failures, self._limits.pause_s, self._limits.pause_max_s, random.random, asked)
         if self._lost_at is None:
             self._lost_at = time.monotonic()
             log.warning("source is lost, connecting again", source=self._state.name, reason=str(lost))

@@ -59,7 +59,7 @@ async def test_every_metric_of_the_dashboard_is_exported(
     store = await Store.open(mongo_url, f"dashboard_{uuid.uuid4().hex[:12]}", 30.0)
     try:
         lines = LineSettings(PoolSize(1, 1, 1, 1.0), 1, "vader", None)
-        hashtags = HashtagCounts(tmp_path / "hashtags.json", {})
+        hashtags = HashtagCounts(tmp_path / "hashtags.json")
         ingest = Ingest([], lines, WriterSize(), Stored(store, hashtags, {}))
         of_the_ingester = exported_by(IngestCollector(ingest))
         await ingest.run()

@@ -5,11 +5,19 @@ from pathlib import Path
 
 import pytest
 
+from broker.errors import StartError
 from sse_ingest.hashtags import HashtagCounts
+from sse_ingest.status import hashtag_lines
+
+
+def counts_of(path: Path, stored: dict[str, int]) -> HashtagCounts:
+    counts = HashtagCounts(path)
+    counts.add_stored(stored)
+    return counts
 
 
 def test_the_most_frequent_come_first_and_ties_in_the_alphabets_order(tmp_path: Path) -> None:
-    counts = HashtagCounts(tmp_path / "new" / "hashtags.json", {"b": 1})
+    counts = counts_of(tmp_path / "new" / "hashtags.json", {"b": 1})
     counts.add(["c", "a", "c", "日本"])
     counts.write()
     text = (tmp_path / "new" / "hashtags.json").read_text("utf-8")
@@ -20,7 +28,7 @@ def test_the_most_frequent_come_first_and_ties_in_the_alphabets_order(tmp_path: 
 
 def test_nothing_new_is_not_written_again(tmp_path: Path) -> None:
     path = tmp_path / "hashtags.json"
-    counts = HashtagCounts(path, {"a": 1})
+    counts = counts_of(path, {"a": 1})
     counts.write()
     path.unlink()
     counts.write()
@@ -32,7 +40,7 @@ def test_nothing_new_is_not_written_again(tmp_path: Path) -> None:
 
 def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "hashtags.json"
-    counts = HashtagCounts(path, {"a": 1})
+    counts = counts_of(path, {"a": 1})
     counts.write()
     counts.add(["b"])
 
@@ -47,3 +55,27 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path: Path, monkeyp
     assert [file.name for file in tmp_path.iterdir()] == ["hashtags.json"]
     counts.write()
     assert json.loads(path.read_text()) == {"a": 1, "b": 1}
+
+
+def test_the_file_stays_as_it_was_until_what_is_stored_is_counted(tmp_path: Path) -> None:
+    path = tmp_path / "hashtags.json"
+    path.write_text('{"a": 5}')
+    counts = HashtagCounts(path)
+    counts.add(["a"])
+    counts.write()
+    assert json.loads(path.read_text()) == {"a": 5}
+    assert hashtag_lines(counts, 5)[0].split() == ["1", "#a"]
+    assert "being counted" in hashtag_lines(counts, 5)[1]
+    counts.add_stored({"a": 5, "\x1b[2Jb\n": 1})
+    counts.write()
+    assert json.loads(path.read_text()) == {"a": 6, "\x1b[2Jb\n": 1}
+    assert [line.split() for line in hashtag_lines(counts, 5)] == [["6", "#a"], ["1", "#", "[2Jb"]]
+
+
+@pytest.mark.parametrize("name", ["", "a-file/hashtags.json"])
+def test_a_file_that_cannot_be_written_is_one_sentence_at_the_start(tmp_path: Path, name: str) -> None:
+    (tmp_path / "a-file").touch()
+    with pytest.raises(StartError, match=r"cannot write .*; choose another: --hashtags-file"):
+        HashtagCounts(tmp_path / name).check()
+    HashtagCounts(tmp_path / "new" / "hashtags.json").check()
+    assert list((tmp_path / "new").iterdir()) == []

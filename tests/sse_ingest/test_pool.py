@@ -13,6 +13,7 @@ import anyio
 import anyio.lowlevel
 import pytest
 
+from sse_ingest import inbox as inbox_module
 from sse_ingest import pool as pool_module
 from sse_ingest import process
 from sse_ingest.handover import RawEvent, Rejected, Reply, Scored
@@ -200,3 +201,21 @@ async def test_a_full_inbox_holds_back_the_reader_until_there_is_room_or_it_is_s
     await anyio.to_thread.run_sync(reader.join)
     assert answers == [True, False]
     assert len(inbox) == 2
+
+
+async def test_of_large_events_fewer_wait_and_fewer_are_given_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(inbox_module, "INBOX_BYTES_MAX", 4000)
+    monkeypatch.setattr(inbox_module, "TASK_BYTES_MAX", 2000)
+    inbox, stopped = Inbox(100), threading.Event()
+    large = RawEvent(b"x" * 1000)
+    put(inbox, *[large] * 4)
+    stopped.set()
+    assert not inbox.put(large, stopped)
+    taken = await inbox.take(100)
+    assert len(taken) == 2
+    assert inbox.put(large, stopped)
+    inbox.give_back(taken)
+    assert not inbox.put(large, stopped)
+    assert [len(await inbox.take(100)) for _ in range(3)] == [2, 2, 1]
+    put(inbox, *[RawEvent(b"x")] * 100)
+    assert len(await inbox.take(100)) == 100

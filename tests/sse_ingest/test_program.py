@@ -396,6 +396,27 @@ def test_a_source_that_is_none_fails_alone_and_tells(
     assert database.tweets.count_documents({}) == 1
 
 
+def test_what_servers_say_cannot_command_a_terminal(
+    tmp_path: Path, mongo_url: str, database: Database[dict[str, Any]]
+) -> None:
+    tweet = json.dumps(status(1, entities={"hashtags": [{"text": "a\x1b[2J\nb"}]})).encode()
+    names = [b"event: \x1b[2J%d\ndata: x\n\n" % number for number in range(300)]
+
+    def talking(peer: Peer) -> None:
+        peer.send(OK, chunk(b"".join([*names, b"data: ", tweet, b"\n\n"])), b"0\r\n\r\n")
+
+    with ScriptedServer(talking) as server, ScriptedServer(lambda peer: peer.send(response("404 \x1b[2J"))) as wrong:
+        flags = ("--source", server.url(), "--source", wrong.url(), "--autostart", "--flush-every", "100ms")
+        with ingester(tmp_path, mongo_url, database, *flags) as program, Person(program.port) as person:
+            until(lambda: program.logged("every source has ended"), 30, program.log)
+            told = person.ask("status", 4)
+            assert person.ask("hashtags ²") == "      1 #a [2J b"
+            assert program.terminate() == 1
+    assert "HTTP 404" in told
+    assert "200 other" in told
+    assert all(line.isprintable() for line in told.splitlines())
+
+
 def test_metrics_tell_what_the_account_tells(
     tmp_path: Path, mongo_url: str, database: Database[dict[str, Any]]
 ) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from broker.errors import StartError
-from sse_ingest.sources import Arrival, SourceState, StreamLimits, source_of
+from sse_ingest.sources import Arrival, SourceRefused, SourceState, StreamLimits, source_of
 from sse_ingest.sources.replay import Replay
 from tests.sse_ingest.samples import recording
 
@@ -64,6 +64,7 @@ def test_a_recorded_stream_is_replayed_as_it_came() -> None:
         ("http://u:p@host:4000/tweets/1?k=secret", "host:4000/tweets/1", "twitter", ""),
         ("mastodon:social.example", "mastodon:social.example", "mastodon", "social.example"),
         ("mastodon:http://127.0.0.1:3000/", "mastodon:127.0.0.1:3000", "mastodon", "127.0.0.1:3000"),
+        ("mastodon:http://u:p@social.example", "mastodon:social.example", "mastodon", "social.example"),
         ("wikimedia", "wikimedia", "wikimedia", "wikimedia"),
         ("wikimedia:https://example.org/stream", "wikimedia", "wikimedia", "wikimedia"),
     ],
@@ -73,7 +74,20 @@ def test_addresses_name_sources_without_their_secrets(address: str, name: str, s
     assert (source.name, source.shape, source.origin) == (name, shape, origin)
 
 
-@pytest.mark.parametrize("address", ["", "x", "http://", "ftp://a/b", "mastodon:", "replay:"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("", "x", "http://", "ftp://u:secret@a/b", "mastodon:", "replay:", "replay:a\0b"),
+        *("http://u:secret@a:99999/", "http://[::1", "mastodon:http://[x", "mastodon:a:x", "wikimedia:http://a:0x1/"),
+    ],
+)
 def test_what_is_no_address_is_one_sentence(address: str) -> None:
-    with pytest.raises(StartError, match="is no source"):
+    with pytest.raises(StartError, match="is no source") as refused:
         source_of(address, StreamLimits())
+    assert "secret" not in str(refused.value)
+
+
+def test_a_file_that_is_gone_meanwhile_is_told_and_is_no_defect(tmp_path: Path) -> None:
+    path = tmp_path / "lines.jsonl"
+    with pytest.raises(SourceRefused, match=r"lines\.jsonl: No such file"):
+        list(replay(path))

@@ -59,8 +59,9 @@ def test_any_text_has_scores_in_range(text: str) -> None:
 
 def test_emotion_values_are_read_with_any_line_end_and_a_bad_line_is_named() -> None:
     assert parse_emotion_values("good\t3\r\ncan't stand\t-3\r\n\r\n") == {"good": 3, "can't stand": -3}
-    with pytest.raises(ValueError, match="line 2"):
-        parse_emotion_values("good\t3\nbad -3\n")
+    for line in ("bad -3", "bad\tnan", "bad\t-inf", "bad\tx"):
+        with pytest.raises(ValueError, match="line 2"):
+            parse_emotion_values(f"good\t3\n{line}\n")
 
 
 def test_the_simulators_word_list_has_the_servers_form() -> None:

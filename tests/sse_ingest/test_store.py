@@ -1,7 +1,7 @@
 """In MongoDB each tweet is there once and counts once, whatever is sent twice and whatever breaks."""
 
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import anyio
@@ -222,8 +222,10 @@ async def test_hashtags_are_counted_from_what_is_stored(store: Store) -> None:
     def tagged(number: int, *tags: str) -> dict[str, Any]:
         return status(number, entities={"hashtags": [{"text": tag} for tag in tags]})
 
+    before = datetime.now(UTC)
     await store.settle(batch_of(Account(), tagged(1, "a", "b"), tagged(2, "a"), tagged(2, "a")))
-    assert await store.hashtags() == {"a": 2, "b": 1}
+    assert await store.hashtags(datetime.now(UTC) + timedelta(seconds=1)) == {"a": 2, "b": 1}
+    assert await store.hashtags(before - timedelta(seconds=1)) == {}
 
 
 async def test_what_is_no_address_is_one_sentence() -> None:

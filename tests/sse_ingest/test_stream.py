@@ -251,6 +251,15 @@ def test_what_cannot_be_had_again_is_counted(event: bytes, gaps: int) -> None:
     assert (state.connections, state.gaps) == (2, gaps)
 
 
+def test_an_id_that_the_server_has_forgotten_is_one_gap() -> None:
+    forgotten = [whole(FIRST), lambda peer: peer.send(response("410 Gone")), whole(SECOND)]
+    with ScriptedServer(*forgotten) as server:
+        state = SourceState("test")
+        assert len(list(EventStream(server.url(), state, QUICK))) == 2
+        assert [peer.headers.get("last-event-id") for peer in server.peers] == [None, "1", None, "2"]
+    assert (state.connections, state.gaps) == (2, 1)
+
+
 def test_a_stream_is_opened_behind_an_id_and_with_a_token() -> None:
     with ScriptedServer() as server:
         assert list(stream_of(server, last_id="7", token="s3cret")) == []
@@ -305,21 +314,49 @@ def test_retry_after_and_retry_are_honoured() -> None:
         lambda peer: peer.send(response("429 Too Many Requests", "Retry-After: 90")),
         whole(b"retry: 20000\n\n"),
     )
-    assert first == 90
-    assert 10 <= second <= 20
+    assert 90 <= first <= 108
+    assert 20 <= second <= 24
+
+
+@pytest.mark.parametrize(("retry", "least"), [(b"0", 0.5), (b"9" * 400, 300), (b"9" * 5000, 300)])
+def test_a_server_that_asks_for_no_pause_or_for_an_endless_one_gets_ours(retry: bytes, least: float) -> None:
+    (pause,) = pauses_of(whole(b"retry: " + retry + b"\n\n"))
+    assert least <= pause <= 1.2 * max(least, 1.0)
+
+
+def test_a_server_that_is_read_for_the_first_time_has_left_no_gap() -> None:
+    with ScriptedServer(lambda peer: peer.send(response("503 Busy")), whole(b"data: a\n\n")) as server:
+        state = SourceState("test")
+        assert len(list(EventStream(server.url(), state, QUICK))) == 1
+    assert (state.connections, state.gaps) == (1, 0)
+
+
+def test_what_is_told_of_a_source_has_no_secret_of_its_address() -> None:
+    with ScriptedServer(lambda peer: peer.send(response("404 Not Found"))) as server:
+        address = f"http://user:secret@127.0.0.1:{server.port}/stream?token=secret"
+        source = source_of(address, QUICK)
+        with pytest.raises(SourceRefused, match=r"/stream answers HTTP 404") as refused:
+            list(source.open_feed(SourceState(source.name), ""))
+    assert "secret" not in str(refused.value)
 
 
 def test_retry_after_is_seconds_or_a_date() -> None:
     assert retry_after_s("120", 0) == 120
     assert retry_after_s("Thu, 01 Jan 1970 00:02:00 GMT", 60) == 60
     assert retry_after_s("Thu, 01 Jan 1970 00:02:00 GMT", 500) == 0
-    assert [retry_after_s(header, 0) for header in (None, "", "soon", "-5")] == [None, None, None, None]
+    assert retry_after_s("9" * 5000, 0) == float("inf")
+    assert [retry_after_s(header, 0) for header in (None, "", "soon", "-5", "²")] == [None] * 5
 
 
-@given(st.integers(1, 10_000), st.floats(0, 1))
-def test_a_pause_is_within_its_half_and_its_bound(failures: int, drawn: float) -> None:
+@given(st.integers(1, 10_000), st.floats(0, 1), st.floats(0, 1000))
+def test_a_pause_is_within_its_half_and_its_bound_unless_more_is_asked_for(
+    failures: int, drawn: float, asked_s: float
+) -> None:
     whole_s = min(0.5 * 2 ** min(failures - 1, 50), 30)
     assert whole_s / 2 <= pause_s(failures, 0.5, 30, lambda: drawn) <= whole_s
+    assert (
+        max(whole_s / 2, asked_s) <= pause_s(failures, 0.5, 30, lambda: drawn, asked_s) <= max(whole_s, asked_s * 1.2)
+    )
 
 
 def test_tls_that_ends_without_a_goodbye_is_a_lost_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

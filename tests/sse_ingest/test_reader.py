@@ -1,0 +1,59 @@
+"""A reader that is stopped and started goes on behind what it has let in, also where it found no room."""
+
+from collections.abc import Iterator
+
+import anyio
+import anyio.lowlevel
+import pytest
+
+from sse_ingest.account import Account
+from sse_ingest.handover import RawEvent
+from sse_ingest.inbox import Inbox
+from sse_ingest.reader import Reader
+from sse_ingest.sources import Arrival, Source, SourceState
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(30)]
+LAST = 20
+
+
+class Numbers:
+    """The feed of a source whose events are numbers, which are their ids, too."""
+
+    def __init__(self, state: SourceState, last_id: str) -> None:
+        self._first = int(last_id or 0) + 1
+        self._is_closed = False
+
+    def __iter__(self) -> Iterator[Arrival]:
+        for number in range(self._first, LAST + 1):
+            if self._is_closed:
+                return
+            yield Arrival(RawEvent(str(number).encode()), str(number))
+
+    def close(self) -> None:
+        self._is_closed = True
+
+
+async def test_started_anew_while_it_still_stops_nothing_is_missed_and_the_position_moves_on() -> None:
+    account, inbox = Account(), Inbox(1)
+    reader = Reader(Source("numbers", "twitter", "", Numbers), inbox, account)
+    taken: list[int] = []
+    with anyio.fail_after(20):
+        async with anyio.create_task_group() as tasks:
+            reader.start()
+            while account.read < 2:
+                await anyio.sleep(0.001)  # until it waits for room, with an event in its hands
+            before = reader._thread
+            assert before is not None
+            tasks.start_soon(reader.stop)
+            await anyio.lowlevel.checkpoint()
+            reader.start()
+            while before.is_alive():
+                await anyio.sleep(0.001)
+            while not (reader.done.is_set() and len(inbox) == 0):
+                for event in await inbox.take(1):
+                    taken.append(int(event.data))
+                    account.progress.expect(event.number, 0)
+    assert sorted(set(taken)) == list(range(1, LAST + 1))
+    assert account.read == len(taken)
+    assert account.progress.position == str(LAST)
+    assert not account.progress._order
