@@ -10,31 +10,37 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from broker import BrokerLost, BrokerUnreachable
+from broker.errors import StartError
 from broker.program import ready, run
+from spark.checkpoint import claimed
 from spark.driver_thread import DriverThread
-from spark.jobs import Job, jobs_of, sources_of, start_query
+from spark.jobs import Job, checkpoint_of, jobs_of, sources_of, start_query
 from spark.link import see_broker
-from spark.session import build_session
+from spark.session import build_session, end_session, has_java
 from spark.settings import SparkSettings
 from spark.supervision import keep_running
 
 _SEEN_WITHIN_S = 10.0
+_LOOK_S = 0.5
 
 
 async def serve(settings: SparkSettings, stop: anyio.Event) -> None:
     """Run the job's queries until `stop`, and end them in order. Raises StartError and BrokerUnreachable."""
-    await to_thread.run_sync(_see_broker, settings, *jobs_of(settings.job))
-    with DriverThread() as thread:
+    jobs = jobs_of(settings.job)
+    await to_thread.run_sync(_see_broker, settings, *jobs)
+    with claimed([checkpoint_of(job, settings) for job in jobs]), DriverThread() as thread:
         session = await thread.run(partial(build_session, settings.master, ui_port=settings.ui_port, jit=settings.jit))
         try:
             await run_jobs(settings, stop, session, thread)
         finally:
             with anyio.CancelScope(shield=True):
-                await thread.run(session.stop)
+                await thread.run(partial(end_session, session))
 
 
 async def run_jobs(settings: SparkSettings, stop: anyio.Event, session: SparkSession, thread: DriverThread) -> None:
     async with anyio.create_task_group() as tasks:
+        # From the first on: one that fails because Java has gone would be started again for ever.
+        tasks.start_soon(_see_java, session, stop)
         for job in jobs_of(settings.job):
             started = anyio.Event()
             start = partial(_start, session, job, settings)
@@ -45,6 +51,14 @@ async def run_jobs(settings: SparkSettings, stop: anyio.Event, session: SparkSes
         if not stop.is_set():
             page = await thread.run(lambda: session.sparkContext.uiWebUrl)
             ready("spark", page or settings.master)
+
+
+async def _see_java(session: SparkSession, stop: anyio.Event) -> None:
+    while not stop.is_set():
+        if not has_java(session):
+            raise StartError("Java has ended, killed or out of memory; start again, and the jobs go on where they were")
+        with anyio.move_on_after(_LOOK_S):
+            await stop.wait()
 
 
 def _start(session: SparkSession, job: Job, settings: SparkSettings) -> StreamingQuery:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pyspark
 
-__all__ = ["CLASSES", "PREPARED", "make_prepared_home", "prepared_classes", "use_lean_home"]
+__all__ = ["CLASSES", "PREPARED", "keep_classes", "make_prepared_home", "prepared_classes", "use_lean_home"]
 
 PREPARED = Path(sys.prefix, "share", "tweetwire", "spark")
 CLASSES = PREPARED / "classes.jsa"
@@ -39,26 +39,38 @@ def use_lean_home() -> None:
     os.environ["SPARK_HOME"] = str(home)
 
 
-def make_prepared_home(java: str) -> None:
-    """Make the home that stays, empty of classes, for a version of Java as it tells it.
+def make_prepared_home() -> None:
+    """Make the home that stays, empty of classes; what runs from it already goes on.
 
     Raises OSError where the environment's folder cannot be written to.
     """
-    shutil.rmtree(PREPARED, ignore_errors=True)
-    PREPARED.mkdir(parents=True)
-    _fill(PREPARED)
-    _MADE_FOR.write_text(_versions(java))
+    PREPARED.mkdir(parents=True, exist_ok=True)
+    CLASSES.unlink(missing_ok=True)
+    if not _is_prepared():
+        for part in _PARTS:
+            (PREPARED / part).unlink(missing_ok=True)
+        _fill(PREPARED)
+
+
+def keep_classes(written: Path, java: str) -> None:
+    """Make `written` the archive of the prepared home, for a version of Java as it tells it. Raises OSError."""
+    with written.open("rb") as archive:
+        # Java maps the file without looking at what lies behind its first pages, and dies of what is missing there.
+        os.fsync(archive.fileno())
+    _MADE_FOR.write_text(_versions(java, written.stat().st_size))
+    written.rename(CLASSES)
 
 
 def prepared_classes(java: str) -> Path | None:
-    """Give the archive that belongs to the home in use, None where there is none. Raises ValueError for an outdated one.
+    """Give the archive that belongs to the home in use, None where there is none.
 
     `java` is the version of Java as it tells it; one of another version, or with other jars, would not take the archive.
+    Raises ValueError for one that is outdated or not whole.
     """
     if os.environ.get("SPARK_HOME") != str(PREPARED) or not CLASSES.is_file():
         return None
-    if not _MADE_FOR.is_file() or _MADE_FOR.read_text() != _versions(java):
-        raise ValueError(f"{CLASSES} was made for another Java or PySpark")
+    if not _MADE_FOR.is_file() or _MADE_FOR.read_text() != _versions(java, CLASSES.stat().st_size):
+        raise ValueError(f"{CLASSES} was made for another Java or PySpark, or is not whole")
     return CLASSES
 
 
@@ -66,8 +78,8 @@ def _is_prepared() -> bool:
     return all((PREPARED / part).resolve() == (_PYSPARK / part).resolve() for part in _PARTS)
 
 
-def _versions(java: str) -> str:
-    return f"pyspark {pyspark.__version__}\n{java}\n"
+def _versions(java: str, size: int) -> str:
+    return f"pyspark {pyspark.__version__}\n{java}\n{size} bytes\n"
 
 
 def _fill(home: Path) -> None:

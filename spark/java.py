@@ -27,7 +27,8 @@ def check_java() -> str:
         raise StartError(f"{java} -version does not tell a version; {_REMEDY}")
     if version < JAVA_MIN:
         raise StartError(f"Spark needs Java {JAVA_MIN} or 21, and {java} is Java {version}; {_REMEDY}")
-    return text.strip()
+    # What the environment adds to all of Java's command lines is told there, too, and is no part of its version.
+    return "\n".join(line for line in text.strip().splitlines() if not line.startswith("Picked up "))
 
 
 def parse_version(text: str) -> int | None:

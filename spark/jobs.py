@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from msgspec import Struct
 from pyspark.sql import DataFrame, SparkSession
@@ -16,7 +17,7 @@ from spark.stats_topic import window_events
 from spark.tweets_stats import tweets_stats
 from spark.users_stats import users_stats
 
-__all__ = ["JOBS", "Job", "jobs_of", "sources_of", "start_query"]
+__all__ = ["JOBS", "Job", "checkpoint_of", "jobs_of", "sources_of", "start_query"]
 
 _POLL_S = 0.1
 """How often the source looks for a window that has ended; looking costs the broker one command."""
@@ -74,6 +75,11 @@ def sources_of(job: Job, settings: SparkSettings) -> list[str]:
     return [settings.tweets_topic, *([settings.users_topic] if job.reads_users else [])]
 
 
+def checkpoint_of(job: Job, settings: SparkSettings) -> Path:
+    """Give the folder of what a job has counted; the state of windows of one length says nothing about those of another."""
+    return settings.checkpoint.absolute() / f"{job.name}-{round(settings.window * 1000)}ms"
+
+
 def start_query(session: SparkSession, job: Job, settings: SparkSettings) -> StreamingQuery:
     """Start a job, or go on where its checkpoint ends."""
     window_ms = round(settings.window * 1000)
@@ -87,8 +93,7 @@ def start_query(session: SparkSession, job: Job, settings: SparkSettings) -> Str
         .options(**broker_options(settings.login()))
         .option("topic", job.topic)
         .option("totals", job.topic)
-        # The state of windows of one length says nothing about those of another.
-        .option("checkpointLocation", str(settings.checkpoint.absolute() / f"{job.name}-{window_ms}ms"))
+        .option("checkpointLocation", str(checkpoint_of(job, settings)))
         .trigger(processingTime=f"{_POLL_S} seconds")
     )
     with _without(session, "spark.sql.streaming.noDataMicroBatches.enabled"):

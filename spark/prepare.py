@@ -21,9 +21,10 @@ from pyspark.sql import SparkSession
 from broker import Event, SyncClient
 from broker.errors import StartError
 from broker.program import ProgramSettings, logger, settings_config
-from spark.home import CLASSES, make_prepared_home
+from spark.home import CLASSES, PREPARED, keep_classes, make_prepared_home
 from spark.java import check_java
 from spark.jobs import JOBS, start_query
+from spark.locks import locked
 from spark.session import build_session
 from spark.settings import SparkSettings
 
@@ -59,10 +60,17 @@ def _prepare(java_version: str, stop: anyio.Event) -> None:
         if name.startswith(_OTHERS_SETTINGS):
             del os.environ[name]
     try:
-        make_prepared_home(java_version)
+        PREPARED.mkdir(parents=True, exist_ok=True)
+        with locked(PREPARED / "lock", f"another python -m spark prepare is at work in {PREPARED}"):
+            make_prepared_home()
+            _write_classes(java_version, stop)
     except OSError as error:
-        raise StartError(f"{CLASSES.parent} cannot be made: {error.strerror}") from error
+        raise StartError(f"cannot prepare {PREPARED}: {error.strerror or error}; Spark starts without") from error
+
+
+def _write_classes(java_version: str, stop: anyio.Event) -> None:
     partial = CLASSES.with_suffix(".partial")
+    partial.unlink(missing_ok=True)
     with TemporaryDirectory(prefix="tweetwire-prepare-") as folder, _broker(Path(folder)) as address:
         session = build_session("local[2]", scratch=Path(folder), write_classes=partial)
         gateway = session.sparkContext._gateway
@@ -80,7 +88,7 @@ def _prepare(java_version: str, stop: anyio.Event) -> None:
         return
     if not partial.is_file():
         raise StartError("this Java has written no archive of its classes; Spark starts without")
-    partial.rename(CLASSES)
+    keep_classes(partial, java_version)
     log.info("prepared", file=str(CLASSES), bytes=CLASSES.stat().st_size)
 
 

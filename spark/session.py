@@ -6,9 +6,11 @@ import re
 import shutil
 import sys
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Literal
 
+from py4j.protocol import Py4JNetworkError
 from pyspark.sql import SparkSession
 
 from broker.errors import StartError
@@ -18,7 +20,7 @@ from spark.home import prepared_classes, use_lean_home
 from spark.java import check_java
 from spark.source import TweetwireSource
 
-__all__ = ["build_session", "local_cores"]
+__all__ = ["build_session", "end_session", "has_java", "local_cores"]
 
 _LOG = f"-Dlog4j2.configurationFile=file:{Path(__file__).with_name('log4j2.properties')}"
 _JIT = {
@@ -68,6 +70,18 @@ def build_session(
         _send_package(session)
     session.dataSource.register(TweetwireSource)
     return session
+
+
+def has_java(session: SparkSession) -> bool:
+    """Say whether the Java that this program started for its session runs."""
+    gateway = session.sparkContext._gateway
+    return gateway is not None and (gateway.proc is None or gateway.proc.poll() is None)
+
+
+def end_session(session: SparkSession) -> None:
+    """Stop a session; there is nothing to stop where Java has ended, as by a signal to all of a service's processes."""
+    with suppress(Py4JNetworkError, ConnectionError):
+        session.stop()
 
 
 def local_cores(master: str) -> int | None:

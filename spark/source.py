@@ -103,7 +103,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 — Spark's name
         """Say where the next batch ends; `start` itself while there is nothing to do or no broker."""
-        position = Position.from_json(start)
+        position = self._own(start)
         now_ms = time.time_ns() // 1_000_000
         try:
             heads = self._target or self._linked().heads(self._options.topics)
@@ -161,6 +161,15 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Close the connection."""
         if self._link is not None:
             self._link.close()
+
+    def _own(self, start: Mapping[str, Any]) -> Position:
+        position = Position.from_json(start)
+        if set(position.topics) != set(self._options.topics):
+            raise OptionError(
+                f"the checkpoint is of a query of {', '.join(sorted(position.topics))}, and this one reads "
+                f"{', '.join(sorted(self._options.topics))}; give it a checkpoint of its own"
+            )
+        return position
 
     def _first(self, link: Link, topic: str, head: Head) -> int:
         start = self._options.start

@@ -1,5 +1,6 @@
 """Keeping a query running: started again when it fails, ended between two batches."""
 
+import re
 import time
 from collections.abc import Callable
 
@@ -16,6 +17,8 @@ __all__ = ["keep_running"]
 _PAUSE_FIRST_S = 1.0
 _PAUSE_MAX_S = 30.0
 _LOOK_S = 0.25
+_RAISED = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)")
+"""What follows the indented lines of a traceback of Python's."""
 
 
 async def keep_running(
@@ -29,8 +32,9 @@ async def keep_running(
 ) -> None:
     """Run a query until `stop`; one that fails starts again from its checkpoint, after growing pauses.
 
-    `started` is set when it runs. At the end its running batch has `drain_s` seconds to finish; one that does not is
-    cut off, which loses nothing either, since it runs again at the next start.
+    `started` is set when it runs, or has failed to, so that other queries need not wait for its repair. At the end its
+    running batch has `drain_s` seconds to finish; one that does not is cut off, which loses nothing either, since it
+    runs again at the next start.
     """
     pause = _PAUSE_FIRST_S
     while not stop.is_set():
@@ -41,8 +45,11 @@ async def keep_running(
             if await _watch(thread, query, stop):
                 return await _end(thread, query, drain_s)
             error: Exception | None = query.exception()
-        except (PySparkException, Py4JError) as failure:
+        except (PySparkException, Py4JError, ConnectionError) as failure:
             error = failure
+        if stop.is_set():
+            return None
+        started.set()
         logger().error("query failed, starts again", query=name, pause_s=pause, error=_sentence(error))
         with anyio.move_on_after(pause):
             await stop.wait()
@@ -70,9 +77,10 @@ async def _end(thread: DriverThread, query: StreamingQuery, drain_s: float) -> N
 
 def _sentence(error: BaseException | None) -> str:
     """Find the line that tells the cause among Java's and Python's stack traces."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    raised = [line for line in lines if line.startswith(("spark.errors.", "broker.errors."))]
+    text = str(error)
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    raised = [line for line in lines if line.startswith(("spark.errors.", "broker.errors."))] or _RAISED.findall(text)
     if raised:
-        return raised[-1]
+        return str(raised[-1])
     # Py4J's first line names the call that failed, the second the Java exception.
     return " ".join(lines[: 2 if isinstance(error, Py4JError) else 1]) or "unknown"

@@ -25,7 +25,7 @@ from spark.backfill.settings import BackfillSettings
 from spark.driver_thread import DriverThread
 from spark.jobs import Job, jobs_of
 from spark.link import see_broker
-from spark.session import build_session
+from spark.session import build_session, end_session
 
 __all__ = ["Outcome", "backfill", "compute"]
 
@@ -56,7 +56,7 @@ async def backfill(settings: BackfillSettings, stop: anyio.Event) -> None:
                 tasks.cancel_scope.cancel()
         finally:
             with anyio.CancelScope(shield=True):
-                await thread.run(session.stop)
+                await thread.run(partial(end_session, session))
     if outcome is not None:
         _tell(outcome)
 

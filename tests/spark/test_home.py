@@ -25,6 +25,12 @@ def prepared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
+def write_classes() -> None:
+    written = home.PREPARED / "written"
+    written.write_bytes(b"classes")
+    home.keep_classes(written, JAVA)
+
+
 def test_without_a_prepared_home_one_is_made_for_this_start(prepared: Path) -> None:
     home.use_lean_home()
     used = Path(os.environ["SPARK_HOME"])
@@ -35,25 +41,34 @@ def test_without_a_prepared_home_one_is_made_for_this_start(prepared: Path) -> N
 
 
 def test_a_prepared_home_is_used_with_its_classes_once_they_are_there(prepared: Path) -> None:
-    home.make_prepared_home(JAVA)
+    home.make_prepared_home()
     home.use_lean_home()
     assert os.environ["SPARK_HOME"] == str(prepared)
     assert home.prepared_classes(JAVA) is None
-    home.CLASSES.write_bytes(b"classes")
+    write_classes()
     assert home.prepared_classes(JAVA) == home.CLASSES
 
 
 def test_the_classes_of_another_java_are_not_taken(prepared: Path) -> None:
-    home.make_prepared_home(JAVA)
-    home.CLASSES.write_bytes(b"classes")
+    home.make_prepared_home()
+    write_classes()
     home.use_lean_home()
     with pytest.raises(ValueError, match="another Java"):
         home.prepared_classes('openjdk version "21.0.1"')
 
 
+def test_classes_of_which_a_part_is_missing_are_not_taken(prepared: Path) -> None:
+    home.make_prepared_home()
+    write_classes()
+    home.use_lean_home()
+    home.CLASSES.write_bytes(b"class")
+    with pytest.raises(ValueError, match="not whole"):
+        home.prepared_classes(JAVA)
+
+
 def test_a_home_of_another_pyspark_is_left_alone(prepared: Path, tmp_path: Path) -> None:
-    home.make_prepared_home(JAVA)
-    home.CLASSES.write_bytes(b"classes")
+    home.make_prepared_home()
+    write_classes()
     (prepared / "jars").unlink()
     (prepared / "jars").symlink_to(tmp_path)
     home.use_lean_home()
@@ -62,8 +77,8 @@ def test_a_home_of_another_pyspark_is_left_alone(prepared: Path, tmp_path: Path)
 
 
 def test_a_persons_own_home_is_used_as_it_is(prepared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    home.make_prepared_home(JAVA)
-    home.CLASSES.write_bytes(b"classes")
+    home.make_prepared_home()
+    write_classes()
     monkeypatch.setenv("SPARK_HOME", "/opt/spark")
     home.use_lean_home()
     assert os.environ["SPARK_HOME"] == "/opt/spark"
@@ -71,10 +86,17 @@ def test_a_persons_own_home_is_used_as_it_is(prepared: Path, monkeypatch: pytest
 
 
 def test_preparing_again_forgets_the_old_classes(prepared: Path) -> None:
-    home.make_prepared_home(JAVA)
-    home.CLASSES.write_bytes(b"classes")
-    home.make_prepared_home(JAVA)
+    home.make_prepared_home()
+    write_classes()
+    home.make_prepared_home()
     assert not home.CLASSES.exists()
+
+
+def test_preparing_again_leaves_what_runs_from_the_home_its_jars(prepared: Path) -> None:
+    home.make_prepared_home()
+    before = (prepared / "jars").lstat()
+    home.make_prepared_home()
+    assert (prepared / "jars").lstat() == before
 
 
 @pytest.mark.skipif(not home.CLASSES.is_file(), reason="make install has made no archive of Java's classes")

@@ -121,13 +121,27 @@ def test_killed_while_tweets_come_it_publishes_every_window_once_and_the_last_on
                 # In another part of a window each time.
                 until = time.monotonic() + 0.77 * (kill % 7)
                 wait_until(lambda: time.monotonic() >= until, process, tmp_path)  # noqa: B023 — called at once
+                if kill % 2:
+                    os.kill(java_of(process), signal.SIGKILL)
+                    assert process.wait(WITHIN_S) == 2
+                    assert "Java has ended" in (tmp_path / "spark.log").read_text().splitlines()[-1]
                 process.kill()
     rows = stored(broker, "tweets")
     expected = reference.tweets_stats([{**row, "watermark": 0} for row in rows], LIVE_WINDOW_MS)
     with spark(broker, tmp_path, *flags) as process:
         wait_until(lambda: len(windows(broker, "tweets_stats")) >= len(expected), process, tmp_path)
+        # As service managers do it: Java has the signal, too, and may end first.
+        os.killpg(process.pid, signal.SIGTERM)
+        assert process.wait(WITHIN_S) == 0, (tmp_path / "spark.log").read_text()
     assert_tweets_equal(windows(broker, "tweets_stats"), expected)
     assert_totals(totals(broker, "tweets_stats"), expected)
+
+
+def java_of(process: subprocess.Popen[bytes]) -> int:
+    """The Java that a driver has started."""
+    threads = Path(f"/proc/{process.pid}/task").iterdir()
+    children = [int(pid) for thread in threads for pid in (thread / "children").read_text().split()]
+    return next(pid for pid in children if Path(f"/proc/{pid}/comm").read_text().strip() == "java")
 
 
 @contextmanager

@@ -221,6 +221,14 @@ def test_a_topic_made_anew_is_an_error_unless_loss_is_allowed(
     assert Position.from_json(lenient.latestOffset(beyond, ReadAllAvailable())).topics["tweets"].next == 5
 
 
+def test_a_checkpoint_of_other_topics_is_refused(
+    broker: BrokerProcess, reader_with: Callable[..., TopicStreamReader]
+) -> None:
+    start = reader_with().initialOffset()
+    with pytest.raises(OptionError, match="is of a query of tweets, and this one reads tweets, users"):
+        reader_with("tweets,users").latestOffset(start, ReadAllAvailable())
+
+
 def test_what_retention_removes_between_planning_and_reading_is_an_error_or_passed_over_once(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "broker", "--segment-bytes", "64KiB") as broker, ExitStack() as stack:
         for first in range(0, 9_000, 500):
