@@ -4,7 +4,7 @@ from typing import Any
 
 from pymongo import AsyncMongoClient
 from pymongo.asynchronous.database import AsyncDatabase
-from pymongo.errors import BulkWriteError, ConfigurationError, InvalidURI, PyMongoError
+from pymongo.errors import BulkWriteError, ConfigurationError, InvalidName, InvalidURI, PyMongoError
 
 from broker import mongodb
 from broker.errors import StartError
@@ -46,6 +46,8 @@ async def connect(url: str, name: str, timeout_s: float) -> Client:
         await _prepare(client, name, appname)
     except BaseException as error:
         await client.aclose()
+        if isinstance(error, InvalidName):
+            raise StartError(f"--database: {error}") from error
         if isinstance(error, PyMongoError):
             raise StartError(unanswered(error)) from error
         raise

@@ -1,7 +1,7 @@
 """The report's page: figures to HTML with drawings in it, readable in light and dark, without a script."""
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from html import escape
 
 from sse_ingest.report.figures import Curves, Figures, Row
@@ -74,14 +74,19 @@ def _chart(curves: Curves, values: list[float | None] | list[float], least: floa
 
     levels = "".join(
         f'<line x1="{LEFT}" x2="{WIDTH}" y1="{y(level):.1f}" y2="{y(level):.1f}"/>'
-        f'<text x="{LEFT - 6}" y="{y(level) + 4:.1f}" text-anchor="end">{level:.3g}</text>'
+        f'<text x="{LEFT - 6}" y="{y(level) + 4:.1f}" text-anchor="end">{_number(level)}</text>'
         for level in (least, (least + most) / 2, most)
     )
+    form = "%H:%M:%S" if curves.times[-1] - curves.times[0] < timedelta(days=1) else "%Y-%m-%d %H:%M"
     ends = "".join(
-        f'<text x="{x(place):.1f}" y="{HEIGHT - 4}" text-anchor="{anchor}">{curves.times[place]:%H:%M:%S}</text>'
+        f'<text x="{x(place):.1f}" y="{HEIGHT - 4}" text-anchor="{anchor}">{curves.times[place]:{form}}</text>'
         for place, anchor in ((0, "start"), (len(values) - 1, "end"))
     )
     return f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img">{levels}{ends}<path d="{_path(values, x, y)}"/></svg>'
+
+
+def _number(value: float) -> str:
+    return f"{value:.3g}" if abs(value) < 999.5 else f"{value:,.0f}"
 
 
 def _path(values: list[float | None] | list[float], x: Callable[[int], float], y: Callable[[float], float]) -> str:

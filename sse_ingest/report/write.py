@@ -1,12 +1,12 @@
 """Asks, draws and writes the file."""
 
 import os
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import anyio
 from pymongo import AsyncMongoClient
-from pymongo.errors import ConfigurationError, InvalidURI, PyMongoError
+from pymongo.errors import ConfigurationError, InvalidName, InvalidURI, PyMongoError
 
 from broker.errors import StartError
 from broker.mongodb import no_address, unanswered
@@ -21,7 +21,7 @@ __all__ = ["write_report"]
 async def write_report(settings: ReportSettings, stop: anyio.Event) -> None:
     """Write the page to the file that the settings name."""
     now = datetime.now(UTC)
-    since = now - timedelta(seconds=settings.last) if settings.last else None
+    since = datetime.fromtimestamp(max(now.timestamp() - settings.last, 0.0), UTC) if settings.last else None
     timeout_ms = int(settings.mongo_timeout * 1000)
     try:
         client: AsyncMongoClient[dict[str, Any]] = AsyncMongoClient(
@@ -31,6 +31,8 @@ async def write_report(settings: ReportSettings, stop: anyio.Event) -> None:
             figures = await gather(client[settings.database], since, settings.steps, settings.top)
     except (ConfigurationError, InvalidURI, ValueError) as error:
         raise StartError(no_address(error)) from error
+    except InvalidName as error:
+        raise StartError(f"--database: {error}") from error
     except PyMongoError as error:
         raise StartError(unanswered(error)) from error
     await _write(anyio.Path(settings.output), page(figures, f"Tweets in {settings.database}", now))

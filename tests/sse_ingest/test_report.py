@@ -82,6 +82,17 @@ async def test_an_empty_database_has_a_page_too_and_old_tweets_can_be_left_out(
     await write_report(settings(mongo_url, database.name, output, last="1h"), anyio.Event())
     texts = Reader(output.read_text("utf-8")).texts
     assert texts[texts.index("tweets") + 1] == "1"
+    await write_report(settings(mongo_url, database.name, output, last="99999999h"), anyio.Event())
+    texts = Reader(output.read_text("utf-8")).texts
+    assert texts[texts.index("tweets") + 1] == "2"
+
+
+@pytest.mark.anyio
+async def test_what_is_no_name_of_a_database_is_one_sentence(mongo_url: str, tmp_path: Path) -> None:
+    with pytest.raises(StartError, match="--database: database names cannot contain"):
+        await write_report(settings(mongo_url, "a b", tmp_path / "report.html"), anyio.Event())
+    with pytest.raises(StartError, match="--database: database names cannot contain"):
+        await Store.open(mongo_url, "a b", 10.0)
 
 
 @pytest.mark.anyio
@@ -110,3 +121,12 @@ def test_a_curve_is_broken_where_nothing_was_stored() -> None:
     assert rates.count("M") == 1
     assert sentiment.count("M") == 2
     assert sentiment.count("L") == 1
+
+
+@pytest.mark.parametrize(
+    ("step", "rate", "shown"), [(1, 1310.5, {"1,310", "655", "00:00:04"}), (86_400, 4.25, {"4.25", "2026-01-05 00:00"})]
+)
+def test_scales_can_be_read_whatever_the_rate_and_the_time(step: int, rate: float, shown: set[str]) -> None:
+    times = [NOW + timedelta(seconds=place * step) for place in range(5)]
+    curves = Curves(times, float(step), [rate] * 5, [0.0] * 5)
+    assert shown <= set(Reader(page(Figures(7, 1, 0, 0.0, curves, [], [], [], [], [], []), "t", NOW)).texts)
