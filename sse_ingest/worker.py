@@ -24,6 +24,8 @@ from sse_ingest.shapes import SHAPES, Shape
 __all__ = ["Job", "find", "scorer_of", "work"]
 
 TEXTS_REMEMBERED = 10_000
+CHARACTERS_REMEMBERED = 1000
+"""Longer texts are rare, and thousands of very long ones would fill the memory."""
 
 NICENESS = 5
 """What is scored ahead waits for MongoDB anyway; so where cores are few MongoDB and the ingester go first."""
@@ -45,7 +47,8 @@ class Job(Struct, frozen=True):
 def scorer_of(job: Job) -> Scorer:
     """Return the function that scores a text; it remembers the newest texts, since what is retweeted comes again and again."""
     scorer = vader_scorer() if job.scorer == "vader" else lexicon_scorer(job.emotion_values or {})
-    return lru_cache(TEXTS_REMEMBERED)(scorer)
+    remembered = lru_cache(TEXTS_REMEMBERED)(scorer)
+    return lambda text: remembered(text) if len(text) <= CHARACTERS_REMEMBERED else scorer(text)
 
 
 def work(job: Job, pipe: socket.socket) -> None:
