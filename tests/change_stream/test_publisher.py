@@ -14,6 +14,9 @@ from bson.raw_bson import RawBSONDocument
 from pymongo.database import Database
 
 from broker import StoredEvent, SyncClient
+from broker.login import Login
+from broker.tls import TlsFiles
+from tests.certificates import files_of
 from tests.change_stream.conftest import Start
 from tests.change_stream.programs import ROOT, Publisher, published, wait_for
 from tests.processes import BrokerProcess, until
@@ -368,6 +371,32 @@ def test_whom_the_broker_refuses_is_told_with_the_flags_to_see(
         )
     assert done.returncode == 2, done.stderr
     assert "topic tweets: unauthenticated it has users; set --broker-user" in done.stderr.splitlines()[-1]
+
+
+def test_over_tls_it_publishes_and_without_it_is_one_sentence(
+    tmp_path: Path, mongo_url: str, database: Mongo, certificates: Path
+) -> None:
+    one = ["--map", "tweets=tweets"]
+    files = TlsFiles(*(certificates / name for name in ("ca.pem", "client.pem", "client.key")))
+    flags = files_of(certificates, "client", "--broker-")
+    with BrokerProcess(tmp_path / "secure", *files_of(certificates, "server")) as secure:
+        log = tmp_path / "publisher.log"
+        with Publisher(log, mongo_url, secure.address, database.name, *one, *flags) as publisher:
+            database.tweets.insert_one({"_id": "1"})
+            with Login(secure.address, tls=files).sync_client("test") as client:
+                until(lambda: [topic.next for topic in client.topics() if topic.topic == "tweets"] == [1])
+            assert publisher.terminate() == 0
+        where = ["--mongo-url", mongo_url, "--broker", secure.address, "--database", database.name]
+        done = subprocess.run(
+            [sys.executable, "-m", "change_stream", "status", *where, *one],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.splitlines()[-1].endswith("speaks TLS only, and this client does not; see --broker-tls")
 
 
 def test_the_position_moves_past_what_others_write(start: Start, broker: BrokerProcess, database: Mongo) -> None:

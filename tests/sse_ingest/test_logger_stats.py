@@ -7,7 +7,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from broker.login import Login
-from sse_ingest.logger_stats import publish_statistics
+from broker.tls import TlsFiles
+from sse_ingest.logger_stats import TOPIC, publish_statistics
+from tests.certificates import files_of
 from tests.processes import BrokerProcess
 from tests.users import entry
 
@@ -32,3 +34,21 @@ async def test_a_broker_that_refuses_is_told_once_with_the_flags_to_see(tmp_path
             tasks.cancel_scope.cancel()
     (told,) = [one["reason"] for one in logs if one["event"] == "statistics wait for the broker"]
     assert told == "unauthenticated no such name and token; see --broker-user and --broker-token"
+
+
+async def test_figures_go_over_tls_and_a_broker_that_speaks_only_that_is_told_once(
+    tmp_path: Path, certificates: Path
+) -> None:
+    files = TlsFiles(*(certificates / name for name in ("ca.pem", "client.pem", "client.key")))
+    flags = files_of(certificates, "server")
+    with BrokerProcess(tmp_path / "broker", *flags, "--topic", TOPIC) as broker, capture_logs() as logs:
+        login = Login(broker.address, tls=files)
+        async with anyio.create_task_group() as tasks, login.client("test") as client:
+            tasks.start_soon(publish_statistics, login, 0.05, dict)
+            tasks.start_soon(publish_statistics, Login(broker.address), 0.05, dict)
+            with anyio.fail_after(60):
+                while not logs or (await client.read(TOPIC, 0)).next < 2:
+                    await anyio.sleep(0.02)
+            tasks.cancel_scope.cancel()
+    (told,) = [one["reason"] for one in logs if one["event"] == "statistics wait for the broker"]
+    assert told.endswith("speaks TLS only, and this client does not; see --broker-tls")

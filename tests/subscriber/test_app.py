@@ -21,8 +21,12 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from broker import Client, Event, StoredEvent
 from broker.errors import StartError
+from broker.flags import read_flags
+from broker.tls import TlsFiles
 from subscriber import Delivery, Subscriber
+from subscriber.app import ServiceSettings
 from subscriber.history import HistorySettings, show_history
+from tests.certificates import files_of
 from tests.processes import BrokerProcess
 from tests.users import entry
 
@@ -388,6 +392,25 @@ async def test_with_a_users_token_every_handler_is_that_user(tmp_path: Path) -> 
             await client.publish("orders", Event(id="1", msg=1))
             while len(taken) < 2:
                 await anyio.sleep(0.01)
+    assert taken == ["1", "1"]
+
+
+async def test_a_service_speaks_tls_as_its_code_or_its_flags_say(tmp_path: Path, certificates: Path) -> None:
+    taken: list[str] = []
+    with BrokerProcess(tmp_path / "broker", *files_of(certificates, "server")) as broker:
+        context = TlsFiles(*(certificates / name for name in ("ca.pem", "client.pem", "client.key"))).context()
+        told = Subscriber(broker.address, name="told", tls=context)
+        flagged = Subscriber(name="flagged")
+        flags = ["--broker", broker.address, *files_of(certificates, "client", "--broker-")]
+        settings, stop = read_flags(ServiceSettings, flags), anyio.Event()
+        for app in (told, flagged):
+            app.on("orders", as_=app.name, from_="earliest")(lambda event: taken.append(event.id))
+        async with anyio.create_task_group() as tasks, Client(broker.address, tls=context) as client:
+            tasks.start_soon(flagged._serve_program, settings, stop)
+            async with serving(told):
+                await client.publish("orders", Event(id="1", msg=1))
+                await until(lambda: len(taken) == 2)
+            stop.set()
     assert taken == ["1", "1"]
 
 

@@ -18,6 +18,7 @@ import pytest
 
 from broker import Event, SyncClient
 from demo.ports import free_port
+from tests.certificates import files_of
 from tests.processes import BrokerProcess
 from tests.users import entry
 
@@ -260,3 +261,32 @@ def test_whom_the_broker_refuses_is_told_with_the_flags_to_see(tmp_path: Path) -
             assert sentence in done.stderr.splitlines()[-1], done.stderr
             assert done.returncode == 2
             assert "-wrong" not in done.stderr
+
+
+def test_over_tls_it_subscribes_and_its_publishers_publish_and_without_each_program_says_so(
+    tmp_path: Path, certificates: Path
+) -> None:
+    tls = {"CA": "ca.pem", "CERT": "client.pem", "KEY": "client.key"}
+    files = {f"TWEETWIRE_SUBSCRIBER_BROKER_TLS_{name}": f"{certificates}/{file}" for name, file in tls.items()}
+    with BrokerProcess(tmp_path / "broker", *files_of(certificates, "server")) as broker:
+        status, report = run(broker, "--topic", "t", "--publish-rate", "200", "--seconds", "1", **files)
+        assert status == 0, report
+        assert report["topics"][0]["acked"] == report["load"]["confirmed"] > 0
+        for words, sentence in (
+            (["--topic", "t"], "speaks TLS only, and this client does not; see --broker-tls"),
+            (["publish", "--topic", "t", "--broker-tls-ca", f"{certificates}/other.pem"], "; see --broker-tls-ca"),
+            (
+                ["history", "--broker-tls-ca", "none.pem"],
+                "--broker-tls-ca: cannot read none.pem: No such file or directory",
+            ),
+        ):
+            done = subprocess.run(
+                [sys.executable, "-m", "subscriber", *words, "--broker", broker.address],
+                capture_output=True,
+                text=True,
+                timeout=WITHIN_S,
+                check=False,
+            )
+            assert done.returncode == 2
+            assert done.stderr.splitlines()[-1].endswith(sentence), done.stderr
+            assert "Traceback" not in done.stderr
