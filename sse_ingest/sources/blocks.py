@@ -89,16 +89,17 @@ class Blocks:
         return Block(body, self.last_id)
 
     def _drop(self) -> None:
-        """Forget the lines of an event that is too large, save those that name its id."""
+        """Forget the lines of an event that is too large, save the last that names its id."""
         if self._cut is None:
             self._cut = bytes(self._rest[:_HEAD_BYTES])
         start = self._rest.rfind(b"\n") + 1
         whole_lines, tail = bytes(self._rest[:start]), bytes(self._rest[start:])
-        self._cut_fields += b"".join(
-            line + b"\n"
-            for line in whole_lines.split(b"\n")
-            if line.startswith((b"id", b"retry")) and len(line) < _HEAD_BYTES
-        )
+        fields = {
+            field[0]: line + b"\n"
+            for line in (self._cut_fields + whole_lines).split(b"\n")
+            if len(line) < _HEAD_BYTES and (field := _field(line)) is not None
+        }
+        self._cut_fields = b"".join(fields.values())
         # The line break before the tail stays, since an empty line may follow it; a long line's rest says nothing.
         self._rest = bytearray(b"\n" + (tail if len(tail) < _HEAD_BYTES else b":"))
         self._searched = 0
@@ -106,14 +107,23 @@ class Blocks:
     def _note_fields(self, body: bytes) -> None:
         if not body.startswith((b"id", b"retry")) and body.find(b"\n") >= len(body) - 2:
             return
-        for line in body.split(b"\n"):
-            name, _, value = line.partition(b":")
-            value = value.removeprefix(b" ")
-            if name == b"id" and b"\0" not in value:
+        for field in filter(None, map(_field, body.split(b"\n"))):
+            name, value = field
+            if name == b"id":
                 self.last_id = value.decode("utf-8", "replace")
-            elif name == b"retry" and value.isdigit():
+            else:
                 # As a float however many digits they are: an int has a limit.
                 self.retry_s = float(value) / 1000
+
+
+def _field(line: bytes) -> tuple[bytes, bytes] | None:
+    """Return name and value of a line that names an id or a pause, None for any other."""
+    if not line.startswith((b"id", b"retry")):
+        return None
+    name, _, value = line.partition(b":")
+    value = value.removeprefix(b" ")
+    is_valid = (name == b"id" and b"\0" not in value) or (name == b"retry" and value.isdigit())
+    return (name, value) if is_valid else None
 
 
 def _split(data: bytes) -> list[bytes]:

@@ -114,6 +114,15 @@ def test_a_line_without_end_is_not_kept() -> None:
     assert [block.is_cut for block in blocks.feed(b"\n\n")] == [True]
 
 
+def test_an_event_without_end_whose_lines_are_ids_is_not_kept_and_the_last_id_holds() -> None:
+    blocks = Blocks(bytes_max=1000)
+    for number in range(1000):
+        assert list(blocks.feed(b"id: %d\nretry: %d\nid: \0\n" % (number, number) * 20)) == []
+    assert len(blocks._cut_fields) < 1000
+    (block,) = blocks.feed(b"\n")
+    assert (block.is_cut, block.last_id, blocks.retry_s) == (True, "999", 0.999)
+
+
 FIELDS = st.sampled_from(
     [
         "data: x",
