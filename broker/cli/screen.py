@@ -12,6 +12,7 @@ from prompt_toolkit import PromptSession
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 from prompt_toolkit.history import History
+from prompt_toolkit.renderer import CPR_Support
 from prompt_toolkit.shortcuts import CompleteStyle
 from rich.console import Console
 
@@ -39,6 +40,8 @@ class Screen:
             history=LineFile(history),
             enable_suspend=True,
         )
+        # Where the prompt is, is for menus below it, and here the answer may come when something has been written since.
+        self._session.app.renderer.cpr_support = CPR_Support.NOT_SUPPORTED
 
     async def typed(self) -> AsyncIterator[str]:
         """Yield what is typed, until Ctrl-D, Ctrl-C or `end`; what is pasted may be more than one line."""

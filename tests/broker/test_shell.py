@@ -38,8 +38,7 @@ class Terminal:
         self._seen = 0
         self.pid, self._handle = pty.fork()
         if self.pid == 0:
-            # Nobody here answers a terminal's question for where the cursor is.
-            os.environ |= {"TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1"}
+            os.environ["TERM"] = "xterm"
             flags = ["--broker", broker.address, "--history", str(self.history)]
             os.execv(sys.executable, [sys.executable, "-m", "broker", "shell", *flags])
 
