@@ -1,7 +1,7 @@
 """Topics as static tables: the batch half of ``format("tweetwire")``."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
@@ -13,6 +13,7 @@ from pyspark.sql.datasource import (
     Filter,
     GreaterThan,
     GreaterThanOrEqual,
+    In,
     InputPartition,
     LessThan,
     LessThanOrEqual,
@@ -31,15 +32,19 @@ __all__ = ["Bounds", "TopicBatchReader", "TopicBatchWriter"]
 
 
 class Bounds:
-    """The offsets and times that pushed filters leave: `first` ≤ offset ≤ `last`, `since` ≤ timestamp; None is open."""
+    """The offsets and times that pushed filters leave: `first` ≤ offset ≤ `last`, `since` ≤ timestamp < `until`.
+
+    None is open.
+    """
 
     def __init__(self) -> None:
         self.first: int | None = None
         self.last: int | None = None
         self.since: datetime | None = None
+        self.until: datetime | None = None
 
     def narrow(self, condition: Filter) -> None:
-        """Take in one filter; what is no bound on `offset` or no lower bound on `timestamp` changes nothing."""
+        """Take in one filter; what is no bound on `offset` or `timestamp` changes nothing."""
         match condition:
             case EqualTo(("offset",), int(value)):
                 self._at_least(value)
@@ -52,17 +57,37 @@ class Bounds:
                 self._at_most(value)
             case LessThan(("offset",), int(value)):
                 self._at_most(value - 1)
+            case In(("offset",), values) if values and all(isinstance(value, int) for value in values):
+                self._at_least(min(values))
+                self._at_most(max(values))
+            case EqualTo(("timestamp",), datetime() as moment):
+                self._from(moment)
+                self._up_to(moment)
             case GreaterThanOrEqual(("timestamp",), datetime() as moment) | GreaterThan(
                 ("timestamp",), datetime() as moment
             ):
-                moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-                self.since = max(self.since or moment, moment)
+                self._from(moment)
+            case LessThanOrEqual(("timestamp",), datetime() as moment) | LessThan(("timestamp",), datetime() as moment):
+                self._up_to(moment)
+
+    def _from(self, moment: datetime) -> None:
+        moment = _in_utc(moment)
+        self.since = max(self.since or moment, moment)
+
+    def _up_to(self, moment: datetime) -> None:
+        # The broker's times are whole milliseconds, Spark's are not.
+        moment = _in_utc(moment) + timedelta(milliseconds=1)
+        self.until = min(self.until or moment, moment)
 
     def _at_least(self, offset: int) -> None:
         self.first = offset if self.first is None else max(self.first, offset)
 
     def _at_most(self, offset: int) -> None:
         self.last = offset if self.last is None else min(self.last, offset)
+
+
+def _in_utc(moment: datetime) -> datetime:
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 class Slice(InputPartition):
@@ -113,6 +138,8 @@ class TopicBatchReader(DataSourceReader):
             end = min(end, bounds.last + 1)
         if bounds.since is not None:
             start = max(start, link.offset_at(topic, bounds.since))
+        if bounds.until is not None:
+            end = min(end, link.offset_at(topic, bounds.until))
         return start, max(start, end)
 
     def _start(self, link: Link, topic: str, head: Head) -> int:

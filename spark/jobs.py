@@ -122,6 +122,7 @@ def _rows(session: SparkSession, job: Job, settings: SparkSettings) -> DataFrame
         "idle": _milliseconds(settings.idle),
         "every": _milliseconds(settings.trigger),
         "early": "true",
+        "failOnDataLoss": str(settings.fail_on_data_loss).lower(),
     }
     return session.readStream.format("tweetwire").schema(job.columns).options(**options).load()
 

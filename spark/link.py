@@ -6,14 +6,14 @@ from datetime import datetime
 from types import TracebackType
 from typing import Self, TypeVar
 
-from broker import BrokerLost, BrokerUnreachable, Refusal, SyncClient
+from broker import BrokerError, BrokerLost, BrokerUnreachable, Refusal, SyncClient
 from broker.errors import StartError, TlsFailed, TlsFileUnusable
 from broker.login import Login
 from spark.errors import DataLossError, OptionError
 from spark.progress import Head
 from spark.rows import event_time_ms, offset_of
 
-__all__ = ["Link", "chunks_between", "read_some", "see_broker"]
+__all__ = ["Link", "chunks_between", "may_pass", "read_some", "see_broker"]
 
 T = TypeVar("T")
 Read = Callable[[int, int], tuple[list[bytes], int]]
@@ -61,7 +61,7 @@ class Link:
             try:
                 return command(self._connected())
             except (BrokerLost, BrokerUnreachable, Refusal) as error:
-                if isinstance(error, Refusal) and not error.is_retryable:
+                if not may_pass(error):
                     raise
                 self.close()
                 if time.monotonic() + pause > deadline:
@@ -121,6 +121,11 @@ class Link:
                     f"tls{error.setting.capitalize()}: {error.why}; each executor needs it, too"
                 ) from error
         return self._client
+
+
+def may_pass(error: BrokerError) -> bool:
+    """Say whether a broker that could not be asked now may answer later."""
+    return isinstance(error, BrokerLost | BrokerUnreachable) or (isinstance(error, Refusal) and error.is_retryable)
 
 
 def read_some(client: SyncClient, topic: str, offset: int, most: int) -> tuple[list[bytes], int]:

@@ -42,7 +42,7 @@ class ReadOptions(Struct, frozen=True):
             start=parse_start(options.get("from", "earliest")),
             rows_max=_positive(options, "maxRecordsPerTrigger", 100_000),
             ranges_max=_positive(options, "ranges", os.cpu_count() or 1),
-            fail_on_data_loss=options.get("failOnDataLoss", "true").lower() != "false",
+            fail_on_data_loss=_is(options, "failOnDataLoss", "true"),
             retry_s=_milliseconds(options, "retry", "60s") / 1000,
             limits=_limits(options) if "watermark" in options else None,
         )
@@ -124,7 +124,7 @@ def _limits(options: Mapping[str, str]) -> Limits:
         idle_ms=_milliseconds(options, "idle", "5s"),
         tick_ms=_milliseconds(options, "window", "10s"),
         every_ms=_milliseconds(options, "every", "0s"),
-        tells_early=options.get("early", "false").lower() == "true",
+        tells_early=_is(options, "early", "false"),
     )
 
 
@@ -140,6 +140,13 @@ def _needed(options: Mapping[str, str], name: str) -> str:
     if not value:
         raise OptionError(f'format("tweetwire") needs the option {name}')
     return value
+
+
+def _is(options: Mapping[str, str], name: str, default: str) -> bool:
+    text = options.get(name, default).lower()
+    if text not in ("true", "false"):
+        raise OptionError(f"{name}={text}: write true or false")
+    return text == "true"
 
 
 def _positive(options: Mapping[str, str], name: str, default: int) -> int:

@@ -16,9 +16,10 @@ from pyspark.sql import SparkSession
 from broker.errors import StartError
 from broker.program import logger
 from spark.archive import write_archive
+from spark.errors import sentence_of
 from spark.home import prepared_classes, use_lean_home
 from spark.java import check_java
-from spark.source import TweetwireSource
+from spark.source import register
 
 __all__ = ["build_session", "end_session", "has_java", "local_cores"]
 
@@ -65,10 +66,10 @@ def build_session(
     try:
         session = builder.getOrCreate()
     except Exception as error:
-        raise StartError(f"Spark does not start on {master}: {str(error).splitlines()[0]}") from error
+        raise StartError(f"Spark does not start on {master}: {sentence_of(error)}") from error
     if local_cores(master) is None:
         _send_package(session)
-    session.dataSource.register(TweetwireSource)
+    register(session)
     return session
 
 
@@ -119,7 +120,6 @@ def _configuration(master: str, ui_port: int, scratch: Path | None, java: list[s
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.extraJavaOptions": " ".join(f'"{option}"' for option in java),
         "spark.sql.session.timeZone": "UTC",
-        "spark.sql.python.filterPushdown.enabled": "true",
         # Windows of a backlog are more than 128 groups, where sorting would begin.
         "spark.sql.objectHashAggregate.sortBased.fallbackThreshold": 100_000,
         f"{_STATE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",

@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field, ValidationInfo, field_validator
 from pydantic_settings import CliPositionalArg, SettingsConfigDict
 
-from broker.kinds import Folder
+from broker.kinds import Folder, Switch
 from broker.program import ClientSettings, settings_config
 from broker.units import Seconds
 from spark.options import parse_start
@@ -52,6 +52,11 @@ class SparkSettings(ClientSettings):
         "earliest",
         alias="from",
         description="where a job without a checkpoint begins: earliest, latest, an offset or a time",
+    )
+    fail_on_data_loss: Switch = Field(
+        True,
+        description="whether a job fails when retention has removed tweets that it has not read yet, or goes on with what "
+        "is there",
     )
     jit: Literal["quick", "full"] = Field(
         "quick", description="how Java compiles on a local master: quick to start, or full speed after a minute"

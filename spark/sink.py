@@ -17,7 +17,7 @@ from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMess
 from pyspark.sql.types import IntegralType, StringType, StructType
 
 from broker import Event, SyncClient
-from spark.errors import OptionError, TooManyRowsError
+from spark.errors import OptionError, RowError, TooManyRowsError
 from spark.link import Link
 from spark.options import WriteOptions
 from spark.totals import newest_totals, with_totals
@@ -103,7 +103,7 @@ def check_schema(schema: StructType) -> None:
 
 
 def stage(batches: Iterable[pa.RecordBatch]) -> Staged:
-    """Take the rows of one task."""
+    """Take the rows of one task. Raises RowError."""
     rows = [StagedRow(**_present(row)) for batch in batches for row in batch.to_pylist()]
     context = TaskContext.get()
     return Staged(rows, context.getLocalProperty("sql.streaming.queryId") if context else None)
@@ -130,7 +130,10 @@ def _summed(client: SyncClient, options: WriteOptions, events: list[Event]) -> l
 
 
 def _present(row: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if value is not None}
+    present = {name: value for name, value in row.items() if value is not None}
+    if not present.keys() >= {"id", "msg"}:
+        raise RowError(row)
+    return present
 
 
 def _event(row: StagedRow, producer: str | None, sequence: int) -> Event:

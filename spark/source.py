@@ -1,5 +1,7 @@
 """``format("tweetwire")``: the broker's topics as a Spark source and sink, for streams and for batches.
 
+In a session of one's own, `register` makes it known; PYSPARK_PYTHON has to name a Python that has this package.
+
 Reading takes the options `broker`, `user` and `token` (where the broker has users), `topic` (several parted by commas),
 `from`, `maxRecordsPerTrigger`, `ranges`, `failOnDataLoss` and `retry`; with `watermark` the source also says how far event
 time has come (`spark.progress`), for which it takes `window` (10 s; the watermark moves by whole ones, so it is the length
@@ -16,24 +18,32 @@ from typing import Any
 
 import pyarrow as pa
 from msgspec.structs import replace
+from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from broker import BrokerLost, BrokerUnreachable
+from broker import BrokerError
 from spark.batch import TopicBatchReader, TopicBatchWriter
 from spark.errors import DataLossError, OptionError
-from spark.link import Link
+from spark.link import Link, may_pass
 from spark.options import ReadOptions, WriteOptions
 from spark.progress import Head, Position, TopicPosition, decide, is_short, share_rows
 from spark.rows import COLUMNS, COLUMNS_WITH_WATERMARK, Rows
 from spark.sink import TopicStreamWriter
 from spark.worker_process import keep_imports
 
-__all__ = ["TopicStreamReader", "TweetwireSource"]
+__all__ = ["TopicStreamReader", "TweetwireSource", "register"]
 
 _ROWS_PER_RANGE_MIN = 4_000
 """A smaller range costs more as a task of its own than reading it in turn."""
+
+
+def register(session: SparkSession) -> None:
+    """Make ``format("tweetwire")`` known to a session, which may be one's own."""
+    # Without this, Spark refuses each batch read of a source that can take filters.
+    session.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+    session.dataSource.register(TweetwireSource)
 
 
 class TweetwireSource(DataSource):
@@ -108,7 +118,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         try:
             heads = self._target or self._linked().heads(self._options.topics)
             reached = self._reached(position, heads, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
-        except (BrokerLost, BrokerUnreachable):
+        except BrokerError as error:
+            if not may_pass(error):
+                raise
             return dict(start)
         end = self._decided(position, reached, heads, now_ms)
         if end.topics != position.topics:
@@ -125,7 +137,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Give the topics' heads, from which Spark's progress tells the lag."""
         try:
             heads = self._linked().heads(self._options.topics)
-        except (BrokerLost, BrokerUnreachable):
+        except BrokerError as error:
+            if not may_pass(error):
+                raise
             return None
         return Position({topic: TopicPosition(head.next) for topic, head in heads.items()}).to_json()
 

@@ -1,6 +1,5 @@
 """Keeping a query running: started again when it fails, ended between two batches."""
 
-import re
 import time
 from collections.abc import Callable
 
@@ -11,14 +10,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from broker.program import logger
 from spark.driver_thread import DriverThread
+from spark.errors import sentence_of
 
 __all__ = ["keep_running"]
 
 _PAUSE_FIRST_S = 1.0
 _PAUSE_MAX_S = 30.0
 _LOOK_S = 0.25
-_RAISED = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)")
-"""What follows the indented lines of a traceback of Python's."""
 
 
 async def keep_running(
@@ -50,7 +48,7 @@ async def keep_running(
         if stop.is_set():
             return None
         started.set()
-        logger().error("query failed, starts again", query=name, pause_s=pause, error=_sentence(error))
+        logger().error("query failed, starts again", query=name, pause_s=pause, error=sentence_of(error))
         with anyio.move_on_after(pause):
             await stop.wait()
         # A query that ran for a while fails anew, not still.
@@ -73,14 +71,3 @@ async def _end(thread: DriverThread, query: StreamingQuery, drain_s: float) -> N
         while await thread.run(lambda: query.isActive and query.status["isTriggerActive"]):
             await anyio.sleep(0.02)
     await thread.run(query.stop)
-
-
-def _sentence(error: BaseException | None) -> str:
-    """Find the line that tells the cause among Java's and Python's stack traces."""
-    text = str(error)
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    raised = [line for line in lines if line.startswith(("spark.errors.", "broker.errors."))] or _RAISED.findall(text)
-    if raised:
-        return str(raised[-1])
-    # Py4J's first line names the call that failed, the second the Java exception.
-    return " ".join(lines[: 2 if isinstance(error, Py4JError) else 1]) or "unknown"

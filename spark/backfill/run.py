@@ -23,6 +23,7 @@ from spark.backfill.collection import CollectionSource
 from spark.backfill.results import Published, publish_windows, windows_of
 from spark.backfill.settings import BackfillSettings
 from spark.driver_thread import DriverThread
+from spark.errors import sentence_of
 from spark.jobs import Job, jobs_of
 from spark.link import see_broker
 from spark.session import build_session, end_session
@@ -104,7 +105,7 @@ async def _computed(
         if stop.is_set():
             logger().warning("backfill: stopped before its end; run it again, it publishes what is missing")
             return None
-        raise StartError(f"the backfill failed ({str(error).splitlines()[0]}); run it again, it goes on") from error
+        raise StartError(f"the backfill failed ({sentence_of(error)}); run it again, it goes on") from error
 
 
 async def _end_when(stop: anyio.Event, session: SparkSession) -> None:

@@ -7,7 +7,7 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 from broker import Refusal, StoredEvent, SyncClient
 from broker.login import Login
 from spark.batch import TopicBatchWriter
-from spark.errors import OptionError, TooManyRowsError
+from spark.errors import OptionError, RowError, TooManyRowsError
 from spark.options import WriteOptions
 from spark.sink import ROWS_PER_BATCH_MAX, Staged, StagedRow, TopicStreamWriter, publish
 from tests.processes import BrokerProcess
@@ -83,6 +83,12 @@ def test_rows_are_staged_from_arrow_with_all_their_columns(broker: BrokerProcess
     first, second = stored(broker)
     assert (first.priority, first.key, first.decode()) == (9, "k", 1)
     assert (second.priority, second.decode()) == (0, [2])
+
+
+def test_a_row_that_is_no_event_is_named(broker: BrokerProcess) -> None:
+    table = pa.table({"id": pa.array([None], pa.string()), "msg": ["1"]})
+    with pytest.raises(RowError, match="without an id"):
+        writer(broker).write(iter(table.to_batches()))
 
 
 def test_a_batch_table_with_a_producer_is_stored_once(broker: BrokerProcess) -> None:

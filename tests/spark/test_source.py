@@ -4,13 +4,13 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql.datasource import EqualTo, GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual
+from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEqual, In, LessThan, LessThanOrEqual
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from broker import BrokerUnreachable, Event, SyncClient
@@ -19,9 +19,10 @@ from spark.batch import TopicBatchReader
 from spark.errors import DataLossError, OptionError
 from spark.link import Link
 from spark.options import ReadOptions, parse_start
-from spark.progress import Position
+from spark.progress import Position, TopicPosition
 from spark.rows import COLUMNS, COLUMNS_WITH_WATERMARK
 from spark.source import TopicStreamReader
+from tests.broker.scripted import answering, scripted_broker
 from tests.processes import BrokerProcess, until
 
 
@@ -264,6 +265,28 @@ def test_a_trigger_finds_nothing_while_the_broker_is_away_and_goes_on_after(
     assert [row["id"] for row in read(reader, at, end)] == ["5", "6", "7", "8", "9"]
 
 
+def test_events_of_a_millisecond_are_within_its_bounds(broker: BrokerProcess) -> None:
+    publish(broker, "tweets", 1)
+    at = datetime.fromtimestamp(rows_timestamp_ms(broker, 0) / 1000, UTC)
+
+    def found(condition: Filter) -> int:
+        reader = TopicBatchReader(options(broker), COLUMNS)
+        list(reader.pushFilters([condition]))
+        return len(rows(batch for part in reader.partitions() for batch in reader.read(part)))
+
+    assert [found(kind(("timestamp",), at)) for kind in (EqualTo, LessThanOrEqual, GreaterThanOrEqual)] == [1, 1, 1]
+    assert found(LessThanOrEqual(("timestamp",), at + timedelta(microseconds=999))) == 1
+    assert found(LessThan(("timestamp",), at - timedelta(milliseconds=1))) == 0
+
+
+def test_a_trigger_finds_nothing_where_the_broker_will_answer_later() -> None:
+    start = Position({"tweets": TopicPosition(0)}).to_json()
+    with scripted_broker(answering({b"topics": b"-ERR shutting_down come back\n"})) as address:
+        reader = TopicStreamReader(ReadOptions.parse({"broker": address, "topic": "tweets"}), COLUMNS)
+        assert reader.latestOffset(start, ReadAllAvailable()) == start
+        reader.stop()
+
+
 def test_a_range_is_read_across_a_restart_of_the_broker(broker: BrokerProcess) -> None:
     publish(broker, "tweets", 10)
     broker.kill()
@@ -294,6 +317,10 @@ def test_without_a_broker_it_gives_up_when_its_time_is_over(broker: BrokerProces
         ([EqualTo(("id",), "5")], range(100)),
         ([GreaterThanOrEqual(("timestamp",), datetime(2100, 1, 1, tzinfo=UTC))], range(0)),
         ([GreaterThanOrEqual(("timestamp",), datetime(2001, 1, 1, tzinfo=UTC))], range(100)),
+        ([LessThan(("timestamp",), datetime(2001, 1, 1, tzinfo=UTC))], range(0)),
+        ([LessThanOrEqual(("timestamp",), datetime(2100, 1, 1, tzinfo=UTC))], range(100)),
+        ([EqualTo(("timestamp",), datetime(2001, 1, 1, tzinfo=UTC))], range(0)),
+        ([In(("offset",), (7, 9, 8))], range(7, 10)),
     ],
 )
 def test_filters_narrow_what_a_batch_reads(broker: BrokerProcess, filters: list[Any], expected: range) -> None:
@@ -311,6 +338,7 @@ def test_filters_narrow_what_a_batch_reads(broker: BrokerProcess, filters: list[
         ({"broker": "b"}, "needs the option topic"),
         ({"broker": "b", "topic": "t", "from": "yesterday"}, "from=yesterday"),
         ({"broker": "b", "topic": "t", "maxRecordsPerTrigger": "0"}, "maxRecordsPerTrigger=0"),
+        ({"broker": "b", "topic": "t", "failOnDataLoss": "no"}, "failOnDataLoss=no: write true or false"),
         ({"broker": "b", "topic": "t", "watermark": "5 parsecs"}, "watermark: .* no duration"),
     ],
 )
