@@ -187,7 +187,8 @@ class Ingest:
     def report(self) -> None:
         """Log the account of each source."""
         for line in self.lines:
-            log.info("account", source=line.reader.source.name, **line.account.summary(), crashes=line.pool.crashes)
+            others = {"crashes": line.pool.crashes, "gaps": line.reader.state.gaps}
+            log.info("account", source=line.reader.source.name, **line.account.summary(), **others)
             if line.account.in_flight:
                 log.error(
                     "not everything that was read is written",

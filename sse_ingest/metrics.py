@@ -36,6 +36,9 @@ class IngestCollector(Collector):
             yield self._counter(f"tweetwire_ingest_{member}", text, partial(_of_account, member))
         yield self._counter("tweetwire_ingest_crashes", "workers that died", lambda line: line.pool.crashes)
         yield self._counter("tweetwire_ingest_connections", "connections", lambda line: line.reader.state.connections)
+        yield self._counter(
+            "tweetwire_ingest_gaps", "times that something was missed", lambda line: line.reader.state.gaps
+        )
         yield self._gauge("tweetwire_ingest_workers", "worker processes", lambda line: line.pool.workers)
         yield self._gauge("tweetwire_ingest_waiting", "events that wait for a worker", lambda line: len(line.inbox))
         yield self._gauge("tweetwire_ingest_in_flight", "read and not yet settled", lambda line: line.account.in_flight)

@@ -62,7 +62,7 @@ def _source(address: str, limits: StreamLimits, rate: float | None, loop: bool, 
     return None
 
 
-def _stream(url: str, limits: StreamLimits, token: str = "") -> Callable[[SourceState, str], Feed]:
+def _stream(url: str, limits: StreamLimits, token: str | None = None) -> Callable[[SourceState, str], Feed]:
     httpx.URL(url)
     return lambda state, last_id: EventStream(url, state, limits, last_id=last_id, token=token)
 

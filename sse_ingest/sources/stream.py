@@ -35,6 +35,7 @@ _HEADERS = {
 }
 _UNKNOWN_ID = frozenset({400, 404, 410, 412, 416})
 _LATER = frozenset({408, 425, 429})
+_NO_ENTRY = frozenset({401, 403})
 _RESUMED = {False: "behind what was read", True: "without an id: what it sent meanwhile cannot be had again"}
 
 ASKED_MAX = 10
@@ -60,10 +61,13 @@ class _Lost(Exception):
 
 
 class EventStream:
-    """The events of one address, over as many connections as it takes. Read by one thread, closed by any."""
+    """The events of one address, over as many connections as it takes. Read by one thread, closed by any.
+
+    `token` None says that the address takes no access token, an empty one that there is none.
+    """
 
     def __init__(
-        self, url: str, state: SourceState, limits: StreamLimits, *, last_id: str = "", token: str = ""
+        self, url: str, state: SourceState, limits: StreamLimits, *, last_id: str = "", token: str | None = None
     ) -> None:
         self.last_id = last_id
         self._url = url
@@ -80,7 +84,7 @@ class EventStream:
     def __iter__(self) -> Iterator[Arrival]:
         """Yield events until the server has no more or `close` is called. Raises `SourceRefused`."""
         timeout = httpx.Timeout(self._limits.silence_s, connect=self._limits.connect_s)
-        with client(timeout) as http:
+        with client(timeout, self._authorize) as http:
             while not self._stopped.is_set():
                 try:
                     yield from self._connection(http)
@@ -101,8 +105,6 @@ class EventStream:
         """Yield the events of one connection; returns only if there will be no other. Raises `_Lost`."""
         self._state.becomes("connecting")
         headers = httpx.Headers(_HEADERS, encoding="utf-8")
-        if self._token:
-            headers["Authorization"] = f"Bearer {self._token}"
         if self.last_id:
             headers["Last-Event-ID"] = self.last_id
         try:
@@ -122,6 +124,14 @@ class EventStream:
         finally:
             self._socket = None
         raise _Lost("the server closed the stream")
+
+    def _authorize(self, request: httpx.Request) -> None:
+        """Add the token, also where the instance sends us on to: many have a host of its own for their streams."""
+        asked = httpx.URL(self._url)
+        if self._token and (
+            request.url.scheme == "https" or (request.url.scheme, request.url.host) == (asked.scheme, asked.host)
+        ):
+            request.headers["Authorization"] = f"Bearer {self._token}"
 
     def _blocks(self, response: httpx.Response) -> Iterator[Block]:
         blocks = Blocks(self.last_id, self._limits.event_bytes_max)
@@ -145,7 +155,8 @@ class EventStream:
             self._is_id_unknown = True
             raise _Lost(f"HTTP {code} to our last id")
         if code != httpx.codes.OK:
-            raise SourceRefused(f"{self._state.name} answers HTTP {code} {response.reason_phrase}")
+            hint = "; it wants a valid token: --mastodon-token" if self._token is not None and code in _NO_ENTRY else ""
+            raise SourceRefused(f"{self._state.name} answers HTTP {code} {response.reason_phrase}{hint}")
         content = response.headers.get("Content-Type", "")
         if content.partition(";")[0].strip().lower() != "text/event-stream":
             raise SourceRefused(f"{self._state.name} is no event stream: its Content-Type is {content or 'missing'!r}")

@@ -5,7 +5,7 @@ Everything above the bytes (redirects, headers, decoding) stays httpx's, and whe
 there as well.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from io import BufferedReader
 from socket import socket
@@ -20,14 +20,16 @@ __all__ = ["client", "socket_of"]
 _PIECE_BYTES = 1 << 16
 
 
-def client(timeout: httpx.Timeout) -> httpx.Client:
-    """Return a client that makes a connection for each request.
+def client(timeout: httpx.Timeout, prepare: Callable[[httpx.Request], None]) -> httpx.Client:
+    """Return a client that makes a connection for each request, and has each prepared, also those of redirects.
 
     A connection that is used again may be closed by the server just then, which would look like a loss.
     """
     mounts = None if getproxies().keys() - {"no"} else {"all://": _Transport()}
     limits = httpx.Limits(max_keepalive_connections=0)
-    return httpx.Client(timeout=timeout, limits=limits, mounts=mounts, follow_redirects=True)
+    return httpx.Client(
+        timeout=timeout, limits=limits, mounts=mounts, follow_redirects=True, event_hooks={"request": [prepare]}
+    )
 
 
 def socket_of(response: httpx.Response) -> socket:

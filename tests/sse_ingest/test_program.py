@@ -362,6 +362,7 @@ def test_a_server_that_does_not_know_our_last_id_is_read_from_where_it_is(
         with ingester(tmp_path, mongo_url, database, *flags) as program:
             assert program.wait() == 0
         assert [peer.headers.get("last-event-id") for peer in server.peers[:2]] == ["long ago", None]
+        assert balance(program)["wikimedia"]["gaps"] == 1
     assert database.tweets.count_documents({}) == 2
     assert program.logged("source does not know our last id, reading from where it is")
 
@@ -377,7 +378,7 @@ def test_mastodon_and_wikimedia_recordings_are_stored(
             assert program.wait() == 0
         assert server.peers[0].path == "/api/v1/streaming/public"
     accounts = balance(program)
-    assert [account["rejected"] for account in accounts.values()] == [0, 0]
+    assert [(account["rejected"], account["gaps"]) for account in accounts.values()] == [(0, 0), (0, 0)]
     assert database.tweets.count_documents({"_id": {"$regex": "^127.0.0.1:"}}) > 0
     assert database.tweets.count_documents({"_id": {"$regex": "^wikimedia:"}}) == 9
     assert_counts_are_exact(database)

@@ -182,6 +182,25 @@ def test_a_token_is_taken_without_the_end_of_its_line() -> None:
         assert server.peers[0].headers["authorization"] == "bearer s3cret"
 
 
+@pytest.mark.parametrize(("host", "wanted"), [("127.0.0.1", "bearer s3cret"), ("localhost", None)])
+def test_a_token_goes_where_the_instance_sends_us_on_to_but_to_no_other_host_in_the_clear(
+    host: str, wanted: str | None
+) -> None:
+    with ScriptedServer(whole(FIRST)) as streaming:
+        elsewhere = f"Location: http://{host}:{streaming.port}/stream"
+        with ScriptedServer(*[lambda peer: peer.send(response("301 Moved", elsewhere))] * 2) as instance:
+            assert len(list(stream_of(instance, token="s3cret"))) == 1
+        assert [peer.headers.get("authorization") for peer in streaming.peers] == [wanted, wanted]
+        assert [peer.headers["authorization"] for peer in instance.peers] == ["bearer s3cret"] * 2
+
+
+def test_an_instance_that_wants_a_token_is_told_with_the_flag() -> None:
+    with ScriptedServer(lambda peer: peer.send(response("401 Unauthorized"))) as server:
+        source = source_of(f"mastodon:{server.url('')}", QUICK)
+        with pytest.raises(SourceRefused, match="HTTP 401 Unauthorized; it wants a valid token: --mastodon-token"):
+            list(source.open_feed(SourceState("mastodon"), ""))
+
+
 def test_a_redirect_is_followed_and_the_content_type_may_have_parameters() -> None:
     def elsewhere(peer: Peer) -> None:
         assert peer.path == "/elsewhere"
@@ -208,7 +227,7 @@ def test_only_a_proxy_takes_the_slow_way(
     proxies: dict[str, str], is_direct: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(transport, "getproxies", lambda: proxies)
-    with ScriptedServer() as server, transport.client(httpx.Timeout(2.0)) as http:
+    with ScriptedServer() as server, transport.client(httpx.Timeout(2.0), lambda _: None) as http:
         # Only http.client's way has the socket itself among the extensions.
         assert ("socket" in http.get(server.url()).extensions) == is_direct
 
