@@ -112,10 +112,8 @@ def _login(options: Mapping[str, str]) -> Login:
 
 def _tls(options: Mapping[str, str]) -> TlsFiles | None:
     ca, cert, key = (Path(name) if (name := options.get(f"tls{one}")) else None for one in ("Ca", "Cert", "Key"))
-    is_wanted = (options.get("tls") or "false").lower()
-    if is_wanted not in {"true", "false"}:
-        raise OptionError(f"tls={is_wanted}: write true or false")
-    return TlsFiles.wanted(tls=is_wanted == "true", ca=ca, cert=cert, key=key)
+    is_wanted = bool(options.get("tls")) and _is(options, "tls", "false")
+    return TlsFiles.wanted(tls=is_wanted, ca=ca, cert=cert, key=key)
 
 
 def _limits(options: Mapping[str, str]) -> Limits:

@@ -2,13 +2,15 @@
 
 In a session of one's own, `register` makes it known; PYSPARK_PYTHON has to name a Python that has this package.
 
-Reading takes the options `broker`, `user` and `token` (where the broker has users), `topic` (several parted by commas),
-`from`, `maxRecordsPerTrigger`, `ranges`, `failOnDataLoss` and `retry`; with `watermark` the source also says how far event
-time has come (`spark.progress`), for which it takes `window` (10 s; the watermark moves by whole ones, so it is the length
-of your own windows), `idle`, `every` and `early` (true only where spark.sql.streaming.noDataMicroBatches.enabled is false:
-a window then closes with the batch that waits for its end, whatever maxRecordsPerTrigger is). With a schema of one's own
-there are only the columns that it names, and where its `msg` is a struct, messages come parsed (`spark.parsing`), for less
-than `from_json` costs. Writing takes `broker`, `user`, `token`, `topic`, `producer`, `retry` and `totals`.
+Reading takes the options `broker`, `user` and `token` (where the broker has users), `tls` (true) or the PEM files
+`tlsCa`, `tlsCert` and `tlsKey` (where it speaks TLS; each executor needs them, too), `topic` (several parted by commas),
+`from`, `maxRecordsPerTrigger`, `ranges`, `failOnDataLoss` and `retry`; with `watermark` the source also says how far
+event time has come (`spark.progress`), for which it takes `window` (10 s; the watermark moves by whole ones, so it is the
+length of your own windows), `idle`, `every` and `early` (true only where spark.sql.streaming.noDataMicroBatches.enabled
+is false: a window then closes with the batch that waits for its end, whatever maxRecordsPerTrigger is). With a schema of
+one's own there are only the columns that it names, and where its `msg` is a struct, messages come parsed
+(`spark.parsing`), for less than `from_json` costs. Writing takes `broker`, `user`, `token`, those of TLS, `topic`,
+`producer`, `retry` and `totals`.
 """
 
 import time

@@ -7,17 +7,17 @@ While nobody looks the figures are asked for seldom, so that a page left open on
 import ssl
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from enum import Enum
 from typing import Any, Final, TypeVar
 
 import anyio
 import msgspec
+import structlog
 
 from broker.client import Client
 from broker.dashboard.history import History
 from broker.dashboard.tail import Tail
-from broker.errors import BrokerError, Refusal
+from broker.errors import BrokerError, Refusal, TlsFailed
 from broker.events import StoredEvent
 from broker.protocol.replies import Page
 
@@ -33,6 +33,8 @@ PAUSE_S: Final = 0.5
 TAIL_MAX: Final = 120
 
 T = TypeVar("T")
+
+logger = structlog.stdlib.get_logger()
 
 
 class State(Enum):
@@ -67,6 +69,7 @@ class Link:
         self._token = token
         self._tls = tls
         self._client: Client | None = None
+        self._told = ""
         self._answer_s = 0.0
         self._looked_at = time.monotonic()
         self._is_wanted = anyio.Event()
@@ -87,14 +90,24 @@ class Link:
         """
         with self._scope:
             while not (self.state is State.REFUSED and self.is_signed_in):
-                with suppress(BrokerError, TimeoutError, OSError):
+                try:
                     await self._look_while_there()
+                except TlsFailed as error:
+                    self._tell(error.with_remedy("--"))
+                except (BrokerError, TimeoutError, OSError):
+                    pass
                 if self.state is State.REFUSED:
                     await anyio.sleep(LOOK_SELDOM_S)
                     await self._wanted()
                 else:
                     self._become(State.AWAY)
                     await anyio.sleep(PAUSE_S)
+
+    def _tell(self, trouble: str) -> None:
+        """Log what only who runs this can mend, once."""
+        if trouble != self._told:
+            self._told = trouble
+            logger.error("the broker cannot be used", reason=trouble)
 
     def close(self) -> None:
         """End it for everybody who looks through it."""

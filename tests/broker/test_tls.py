@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 
 from broker import BrokerUnreachable, Client, Event, TlsFailed
 from broker.cli import main
+from broker.dashboard.link import Link
 from broker.errors import StartError, TlsFileUnusable
 from broker.flags import read_flags
 from broker.login import Login
@@ -130,6 +131,19 @@ async def test_a_client_whose_broker_comes_back_with_tls_says_so_once_and_goes_o
 
 def refused_by(broker: BrokerProcess) -> list[object]:
     return broker.logged("no TLS with a client")
+
+
+async def test_the_dashboard_tells_its_log_once_which_flag_to_see(secure: BrokerProcess) -> None:
+    link = Link(secure.address, user="dashboard", token=None, tls=None)
+    with capture_logs() as logs, anyio.fail_after(60):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(link.run)
+            before = len(refused_by(secure))
+            while len(refused_by(secure)) < before + 3:
+                await anyio.sleep(0.02)
+            link.close()
+    (told,) = [one["reason"] for one in logs if one["log_level"] == "error"]
+    assert told.endswith("speaks TLS only, and this client does not; see --tls")
 
 
 def test_a_program_takes_tls_from_its_flags_and_from_the_environment(
