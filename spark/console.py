@@ -205,5 +205,6 @@ def _kinds(counts: Window) -> str:
     return "/".join(f"{counts['kinds'][kind]:,}" for kind in ("original", "reply", "retweet", "quote"))
 
 
-def _number(value: float | None, form: str) -> str:
-    return "–" if value is None else format(value, form)
+def _number(value: float | str | None, form: str) -> str:
+    # Spark writes NaN as a word.
+    return "–" if value is None else value if isinstance(value, str) else format(value, form)

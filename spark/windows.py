@@ -1,23 +1,18 @@
 """Reading the statistics topics: windows as the dictionaries that their events carry."""
 
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from typing import Any
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from spark.link import Link
+from spark.totals import Kinds, TweetsTotals, UsersTotals
 
 __all__ = ["Tail", "Window", "start_of", "windows_since"]
 
 Window = dict[str, Any]
-
-
-class _Line(Struct):
-    msg: Window
-
-
-_decode = msgspec.json.Decoder(_Line).decode
 
 
 def start_of(window: Window) -> datetime:
@@ -31,7 +26,7 @@ def windows_since(link: Link, topic: str, since: datetime) -> list[Window]:
     A window is published after its end, so the broker's times find the first of them.
     """
     first, head = link.offset_at(topic, since), link.heads([topic])[topic].next
-    found = [_decode(line).msg for lines in link.chunks(topic, first, head) for line in lines]
+    found = [window for lines in link.chunks(topic, first, head) for window in _windows_of(lines)]
     return sorted((window for window in found if start_of(window) >= since), key=start_of)
 
 
@@ -48,6 +43,85 @@ class Tail:
         head = link.heads([self.topic])[self.topic]
         if self._next is None or not head.earliest <= self._next <= head.next:
             self._next = max(head.earliest, head.next - self._most)
-        lines = [line for chunk in link.chunks(self.topic, self._next, head.next) for line in chunk]
+        found = [window for lines in link.chunks(self.topic, self._next, head.next) for window in _windows_of(lines)]
         self._next = head.next
-        return [_decode(line).msg for line in lines]
+        return found
+
+
+# Of a document in which somebody has written NaN, Spark writes the word.
+_Figure = float | str | None
+
+
+class _Span(Struct):
+    start: datetime
+    end: datetime
+
+
+class _Mean(Struct):
+    mean: _Figure
+
+
+class _Percentiles(Struct):
+    p50: _Figure
+    p95: _Figure
+
+
+class _Count(Struct):
+    key: str
+    count: int
+
+
+class _User(Struct):
+    key: str
+    screen_name: str | None
+    tweets: int
+
+
+class _TweetsWindow(Struct):
+    window: _Span
+    tweets: int
+    per_second: float
+    kinds: Kinds
+    languages: list[_Count]
+    hashtags: list[_Count]
+    mentions: list[_Count]
+    sentiment: _Mean
+    engagement: _Mean
+    unique_users: int
+    lag_ms: _Percentiles
+    late: int
+    totals: TweetsTotals | None = None
+
+
+class _UsersWindow(Struct):
+    window: _Span
+    active_users: int
+    new_users: int
+    verified_share: float | None
+    followers: _Percentiles
+    tweets_per_user: float | None
+    top_by_tweets: list[_User]
+    totals: UsersTotals | None = None
+
+
+class _Line(Struct):
+    msg: Raw
+
+
+_decode = msgspec.json.Decoder(_Line).decode
+
+
+def _windows_of(lines: Iterable[bytes]) -> Iterator[Window]:
+    """Give the windows among a topic's events; what somebody else has published there is passed over."""
+    for line in lines:
+        message = _decode(line).msg
+        if _is(message, _TweetsWindow) or _is(message, _UsersWindow):
+            yield msgspec.json.decode(message)
+
+
+def _is(message: Raw, kind: type[Struct]) -> bool:
+    try:
+        msgspec.json.decode(message, type=kind)
+    except msgspec.ValidationError:
+        return False
+    return True

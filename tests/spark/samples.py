@@ -90,6 +90,19 @@ def statistics(ago: timedelta, window_ms: int = 10_000) -> tuple[list[Row], list
     return [one for _, one in sorted(computed[0].items())], [one for _, one in sorted(computed[1].items())]
 
 
+def others(window: Row) -> list[Any]:
+    """What anybody may publish to a statistics topic, among it a window that is not whole."""
+    return [
+        "hello",
+        None,
+        17,
+        [1],
+        {},
+        {"window": window["window"]},
+        window | {"window": {"start": "now", "end": "then"}},
+    ]
+
+
 def with_totals(tweets: Sequence[Row], users: Sequence[Row]) -> tuple[list[Row], list[Row]]:
     """The windows as the jobs publish them."""
     return (

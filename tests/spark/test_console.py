@@ -13,8 +13,8 @@ from rich.console import Console
 from spark.console import ConsoleSettings, show
 from tests.processes import BrokerProcess
 from tests.spark.reference import Row
-from tests.spark.samples import statistics, with_totals
-from tests.spark.topics import publish_windows
+from tests.spark.samples import others, statistics, with_totals
+from tests.spark.topics import publish_others, publish_windows
 
 WITHIN_S = 60
 
@@ -40,10 +40,13 @@ async def shown(out: io.StringIO, text: str) -> None:
 
 async def test_it_shows_the_latest_windows_and_their_totals(broker: BrokerProcess) -> None:
     tweets, users = with_totals(*statistics(timedelta(minutes=10)))
+    tweets[-2]["engagement"]["mean"] = "NaN"
     publish_windows(broker, "tweets_stats", tweets)
     publish_windows(broker, "users_stats", users)
+    for topic, window in (("tweets_stats", tweets[0]), ("users_stats", users[0])):
+        publish_others(broker, topic, others(window))
     out = io.StringIO()
-    await show(settings(broker, "--once", "--rows", "3"), anyio.Event(), Console(file=out))
+    await show(settings(broker, "--once", "--rows", "10"), anyio.Event(), Console(file=out))
     lines = out.getvalue().splitlines()
     for window in tweets[-3:]:
         assert sum(start_of(window) in line for line in lines) == 2, "in one of the tables it is missing"

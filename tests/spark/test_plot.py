@@ -13,8 +13,8 @@ from spark.plot.panels import series_of
 from spark.plot.settings import PlotSettings
 from spark.plot.write import write_plot
 from tests.processes import BrokerProcess
-from tests.spark.samples import statistics, with_totals
-from tests.spark.topics import publish_windows
+from tests.spark.samples import others, statistics, with_totals
+from tests.spark.topics import publish_others, publish_windows
 
 pytestmark = pytest.mark.stack
 
@@ -56,6 +56,7 @@ async def test_the_last_hour_is_a_page_that_needs_nothing_else_or_a_picture(
         statistics(timedelta(hours=3)), (tweets, users), ("tweets_stats", "users_stats"), strict=True
     ):
         publish_windows(broker, topic, [*old, *fresh])
+        publish_others(broker, topic, others(fresh[0]))
     await write_plot(plot_settings(broker, page), anyio.Event())
     shown = Reader(page.read_text("utf-8"))
     assert "script" not in shown.tags

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from typing import Any
 
 from broker import Event, Refusal, StoredEvent, SyncClient
 from tests.processes import BrokerProcess
@@ -43,6 +44,12 @@ def publish_windows(broker: BrokerProcess, topic: str, windows: Sequence[Row]) -
     """Fill a statistics topic by hand."""
     with SyncClient(broker.address) as client:
         client.publish_many(topic, [Event(id=f"{topic}:{window['window']['start']}", msg=window) for window in windows])
+
+
+def publish_others(broker: BrokerProcess, topic: str, messages: Sequence[Any]) -> None:
+    """Publish what is no window to a statistics topic."""
+    with SyncClient(broker.address) as client:
+        client.publish_many(topic, [Event(id="other", msg=message) for message in messages])
 
 
 def is_tweet(row: Row) -> bool:
