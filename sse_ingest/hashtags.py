@@ -6,11 +6,13 @@ many millions it takes a while; until then the counts are of what is new, and th
 """
 
 import errno
-import json
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from operator import itemgetter
 from pathlib import Path
+
+import msgspec
 
 from broker.errors import StartError
 
@@ -46,7 +48,9 @@ class HashtagCounts:
 
     def top(self, most: int | None = None) -> list[tuple[str, int]]:
         """Return hashtags and counts in order."""
-        ordered = sorted(self._counts.items(), key=lambda item: (-item[1], item[0]))
+        # Also from another thread: a dictionary is copied at once, while it cannot be gone over as it grows.
+        ordered = sorted(dict(self._counts).items(), key=itemgetter(0))
+        ordered.sort(key=itemgetter(1), reverse=True)
         return ordered[:most]
 
     def write(self) -> None:
@@ -56,7 +60,7 @@ class HashtagCounts:
         changes = self._changes
         fresh = self._fresh()
         try:
-            fresh.write_text(json.dumps(dict(self.top()), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+            fresh.write_bytes(msgspec.json.format(msgspec.json.encode(dict(self.top())), indent=1) + b"\n")
             fresh.replace(self._path)
             self._written = changes
         finally:

@@ -33,6 +33,8 @@ from sse_ingest.writer import Item, Writer
 __all__ = ["Ingest", "Line", "LineSettings", "Stored", "WriterSize"]
 
 HASHTAGS_PAUSE_S = 1.0
+HASHTAGS_SHARE = 0.02
+"""Of the time, for writing the hashtags' file, which takes seconds where there are millions of them."""
 
 log = logger()
 
@@ -137,6 +139,8 @@ class Ingest:
         self.is_started = False
         self._began_at = datetime.now(UTC)
         self._counting = anyio.CancelScope()
+        self._hashtags_due = 0.0
+        self._is_file_lost = False
 
     def start(self) -> None:
         """Read all sources, each from behind what was read of it last."""
@@ -171,13 +175,23 @@ class Ingest:
             line.inbox.end()
 
     async def keep(self) -> None:
-        """Write down what is not part of a batch: hashtags, and how far the sources are settled."""
-        try:
-            await anyio.to_thread.run_sync(self.hashtags.write)
-        except OSError as error:
-            log.warning("cannot write the hashtags", reason=str(error))
+        """Write down what is not part of a batch: how far the sources are settled, and now and then the hashtags."""
+        if anyio.current_time() >= self._hashtags_due:
+            began = anyio.current_time()
+            await self.write_hashtags()
+            self._hashtags_due = began + (anyio.current_time() - began) / HASHTAGS_SHARE
         for line in self.lines:
             await line.keep_position()
+
+    async def write_hashtags(self) -> None:
+        """Write the hashtags' file; that it cannot be written is told once."""
+        try:
+            await anyio.to_thread.run_sync(self.hashtags.write)
+            self._is_file_lost = False
+        except OSError as error:
+            if not self._is_file_lost:
+                log.warning("cannot write the hashtags", reason=str(error))
+            self._is_file_lost = True
 
     @property
     def has_failed_sources(self) -> bool:

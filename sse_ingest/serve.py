@@ -78,6 +78,7 @@ async def _run(settings: Settings, stop: anyio.Event, ingest: Ingest, listener: 
         background.cancel_scope.cancel()
     with anyio.move_on_after(LAST_KEEP_S):
         await ingest.keep()
+        await ingest.write_hashtags()
     ingest.report()
     return 1 if ingest.has_failed_sources or any(line.account.in_flight for line in ingest.lines) else 0
 

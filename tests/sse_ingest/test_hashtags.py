@@ -1,13 +1,17 @@
 """The hashtags' file is sorted and always whole."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
 
 from broker.errors import StartError
 from sse_ingest.hashtags import HashtagCounts
+from sse_ingest.ingest import Ingest, LineSettings, Stored, WriterSize
+from sse_ingest.pool import PoolSize
 from sse_ingest.status import hashtag_lines
+from sse_ingest.store import Store
 
 
 def counts_of(path: Path, stored: dict[str, int]) -> HashtagCounts:
@@ -79,3 +83,26 @@ def test_a_file_that_cannot_be_written_is_one_sentence_at_the_start(tmp_path: Pa
         HashtagCounts(tmp_path / name).check()
     HashtagCounts(tmp_path / "new" / "hashtags.json").check()
     assert list((tmp_path / "new").iterdir()) == []
+
+
+@pytest.mark.anyio
+async def test_a_file_that_takes_long_is_written_now_and_then_and_at_the_end(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts = counts_of(tmp_path / "hashtags.json", {"a": 1})
+    lines = LineSettings(PoolSize(), 1, "vader", None)
+    ingest = Ingest([], lines, WriterSize(), Stored(store, counts, {}))
+    write = counts.write
+
+    def write_long() -> None:
+        time.sleep(0.3)  # stands for millions of hashtags
+        write()
+
+    monkeypatch.setattr(counts, "write", write_long)
+    for number in range(3):
+        await ingest.keep()
+        counts.add([f"new{number}"])
+    assert json.loads((tmp_path / "hashtags.json").read_text()) == {"a": 1}
+    await ingest.run()
+    await ingest.write_hashtags()
+    assert len(json.loads((tmp_path / "hashtags.json").read_text())) == 4
