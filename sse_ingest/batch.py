@@ -16,6 +16,10 @@ RAW_CHARACTERS_MAX = 65_536
 """How much of a rejected event's text is kept."""
 
 
+BATCH_BYTES_MAX = 8 << 20
+"""What one transaction holds, about: where it is a tenth of its cache MongoDB takes it for a conflict, and never in."""
+
+
 class Entry(Struct, gc=False):
     """A tweet on its way, and the account of the source that it came from."""
 
@@ -36,6 +40,7 @@ class Batch(Struct):
     """Tweets by id and rejects, up to `size` of both together; `repeated` are tweets that it holds already."""
 
     size: int
+    bytes: int = 0
     tweets: dict[str, Entry] = field(default_factory=dict)
     rejects: list[Reject] = field(default_factory=list)
     repeated: list[Entry] = field(default_factory=list)
@@ -46,16 +51,18 @@ class Batch(Struct):
     @property
     def is_full(self) -> bool:
         """Whether it is to be written."""
-        return len(self) >= self.size
+        return len(self) >= self.size or self.bytes >= BATCH_BYTES_MAX
 
     def add(self, item: Entry | Reject) -> None:
         """Take in one; a tweet that is in the batch already is settled with its first."""
         if isinstance(item, Reject):
             self.rejects.append(item)
+            self.bytes += len(item.document["raw"])
         elif item.tweet.id in self.tweets:
             self.repeated.append(item)
         else:
             self.tweets[item.tweet.id] = item
+            self.bytes += len(item.tweet.document) + len(item.tweet.profile)
 
     def settle(self, inserted: set[str]) -> None:
         """Note in the accounts what has become of everything; `inserted` are the ids of the tweets that were new."""

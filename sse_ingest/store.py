@@ -28,7 +28,7 @@ import stamina
 from bson.errors import BSONError
 from bson.raw_bson import RawBSONDocument
 from pymongo.asynchronous.client_session import AsyncClientSession
-from pymongo.errors import BulkWriteError, ConnectionFailure, DocumentTooLarge, PyMongoError
+from pymongo.errors import BulkWriteError, ConnectionFailure, DocumentTooLarge, OperationFailure, PyMongoError
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
@@ -43,6 +43,8 @@ from sse_ingest.users import by_user, engagement_document, user_document, user_u
 __all__ = ["Store"]
 
 ABORT_S = 2.0
+CONFLICTS_MAX = 6
+"""After so many a batch is halved: either others have one of its users, or it is too large for MongoDB's cache."""
 HASHTAGS_TIMEOUT_S = 4 * 3600.0
 
 _DUPLICATE_KEY = 11000
@@ -101,17 +103,22 @@ class Store:
     async def settle(self, batch: Batch) -> list[Entry]:
         """Write a batch, for as long as it takes, and return the tweets that were new.
 
-        A document that MongoDB refuses does not hurt the others: it becomes a reject.
+        A document that MongoDB refuses does not hurt the others: it becomes a reject. A batch that meets others again
+        and again is written in parts.
         """
         try:
             return await self._settle_together(batch)
         except _REFUSED as error:
-            if len(batch) > 1:
-                first, second = batch.halves()
-                return [*await self.settle(first), *await self.settle(second)]
-            log.warning("MongoDB refuses a document", reason=reason_of(error))
-            await self._settle_refused(batch, reason_of(error))
-            return []
+            if len(batch) <= 1:
+                log.warning("MongoDB refuses a document", reason=reason_of(error))
+                await self._settle_refused(batch, reason_of(error))
+                return []
+        except OperationFailure as error:
+            if len(batch) <= 1 or not _is_conflict(error):
+                raise
+            log.debug("a batch meets others again and again", tweets=len(batch), reason=reason_of(error))
+        first, second = batch.halves()
+        return [*await self.settle(first), *await self.settle(second)]
 
     async def _settle_together(self, batch: Batch) -> list[Entry]:
         now = datetime.now(UTC)
@@ -120,7 +127,14 @@ class Store:
         retry = stamina.AsyncRetryingCaller(
             attempts=None, timeout=None, wait_initial=0.05, wait_max=5.0, wait_jitter=0.2
         )
-        await retry.on(self._is_worth_a_retry)(self._transaction, batch, now, inserted)
+        conflicts = 0
+
+        def is_worth_a_retry(error: Exception) -> bool:
+            nonlocal conflicts
+            conflicts += _is_conflict(error)
+            return self._is_worth_a_retry(error) and (len(batch) <= 1 or conflicts < CONFLICTS_MAX)
+
+        await retry.on(is_worth_a_retry)(self._transaction, batch, now, inserted)
         self._is_back()
         batch.settle(inserted)
         return [entry for entry in batch.tweets.values() if entry.tweet.id in inserted]
@@ -204,9 +218,7 @@ class Store:
         if not isinstance(error, PyMongoError) or (isinstance(error, _REFUSED) and not _is_race(error)):
             return False
         self.retries += 1
-        # Two writers that meet are no outage; a lost connection is one, though in a transaction it has the same label.
-        is_conflict = error.has_error_label("TransientTransactionError") and not isinstance(error, ConnectionFailure)
-        if self.outage is None and not is_conflict:
+        if self.outage is None and not _is_conflict(error):
             self._lost_at = perf_counter()
             self.outage = reason_of(error)
             log.warning("MongoDB does not take the batch, trying on", reason=self.outage)
@@ -240,6 +252,15 @@ async def _write(
         reply = await database.command(command, session=session)
         if reply.get("writeErrors"):
             raise BulkWriteError(reply)
+
+
+def _is_conflict(error: Exception) -> bool:
+    """Whether two writers met, which is no outage; a lost connection is one, though it has the same label."""
+    return (
+        isinstance(error, PyMongoError)
+        and error.has_error_label("TransientTransactionError")
+        and not isinstance(error, ConnectionFailure)
+    )
 
 
 def _is_race(error: Exception) -> bool:

@@ -31,7 +31,7 @@ NICENESS = 5
 """What is scored ahead waits for MongoDB anyway; so where cores are few MongoDB and the ingester go first."""
 
 DOCUMENT_BYTES_MAX = 1 << 18
-"""A tweet's document has a few KB; with much more its change event would not fit a line of the broker's (1 MiB)."""
+"""A document has a few KB; with much more its change event would not fit a line of the broker's (1 MiB)."""
 
 
 class Job(Struct, frozen=True):
@@ -101,13 +101,15 @@ def _scored(tweet: Tweet, job: Job, score: Scorer, now: datetime) -> Scored | Re
     document = bson.encode(
         tweet_document(tweet, sentiment=score(tweet.text), engagement=reached, source=job.source, ingested_at=now)
     )
-    if len(document) > DOCUMENT_BYTES_MAX:
-        return Rejected(f"the tweet's document has {len(document)} bytes, more than {DOCUMENT_BYTES_MAX}")
+    profile = bson.encode(profile_document(tweet.user))
+    for name, made in (("the tweet's", document), ("its author's", profile)):
+        if len(made) > DOCUMENT_BYTES_MAX:
+            return Rejected(f"{name} document has {len(made)} bytes, more than {DOCUMENT_BYTES_MAX}")
     return Scored(
         id=tweet.id,
         user_id=tweet.user.id,
         document=document,
-        profile=bson.encode(profile_document(tweet.user)),
+        profile=profile,
         engagement=reached,
         hashtags=tweet.hashtags,
     )

@@ -10,6 +10,7 @@ from pymongo.database import Database
 from pymongo.errors import AutoReconnect
 
 from broker.errors import StartError
+from sse_ingest import store as store_module
 from sse_ingest.account import Account
 from sse_ingest.batch import Reject, reject_document
 from sse_ingest.store import Store
@@ -116,6 +117,36 @@ async def test_two_ingesters_with_the_same_tweets_at_once_count_each_once(
     assert accounts[0].stored + accounts[1].stored == 200
     assert accounts[0].already_there + accounts[1].already_there == 200
     assert_counts_are_exact(database)
+
+
+async def test_a_batch_that_meets_others_again_and_again_is_written_in_parts(
+    store: Store, database: Database[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store_module, "CONFLICTS_MAX", 2)
+    account = Account(read=6)
+    await store.settle(batch_of(account, status(1, author=1)))
+    with database.client.start_session() as session, anyio.fail_after(30):
+        session.start_transaction()
+        database.users.update_one({"_id": "1"}, {"$set": {"name": "held"}}, session=session)
+        async with anyio.create_task_group() as tasks:
+            authors = {2: 2, 3: 3, 4: 4, 5: 5, 6: 1}
+            batch = batch_of(account, *[status(number, author=author) for number, author in authors.items()])
+            tasks.start_soon(store.settle, batch)
+            while account.stored < 5:
+                await anyio.sleep(0.01)
+            session.abort_transaction()
+    assert (account.stored, account.in_flight) == (6, 0)
+    assert_counts_are_exact(database)
+
+
+def test_a_batch_of_large_documents_is_full_before_mongodbs_cache_is() -> None:
+    large = {"text": "x" * 50_000, "user": user(1, description="d" * 50_000)}
+    batch = batch_of(Account(), *[status(number, **large) for number in range(1, 80)])
+    assert not batch.is_full
+    assert batch_of(Account(), *[status(number, **large) for number in range(1, 90)]).is_full
+    for number in range(200):
+        batch.add(Reject(reject_document("test", "garbage" * 1000, "no JSON"), Account(), number))
+    assert batch.is_full
 
 
 class Failing:

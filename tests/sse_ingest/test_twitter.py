@@ -193,9 +193,11 @@ def test_dates_are_utc_and_impossible_ones_nothing() -> None:
 
 
 def test_a_huge_tweet_is_rejected_with_its_size() -> None:
-    (rejected,) = find(RawEvent(json.dumps(status(text="x" * (1 << 19))).encode()), JOB, lambda _: 0.0, NOW)
-    assert isinstance(rejected, Rejected)
-    assert "bytes" in rejected.error
+    huge = "x" * (1 << 19)
+    for item, name in ((status(text=huge), "the tweet's"), (status(user=user(1, description=huge)), "its author's")):
+        (rejected,) = find(RawEvent(json.dumps(item).encode()), JOB, lambda _: 0.0, NOW)
+        assert isinstance(rejected, Rejected)
+        assert rejected.error.startswith(f"{name} document has 52")
 
 
 JSON = st.recursive(
