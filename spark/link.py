@@ -80,15 +80,22 @@ class Link:
         return event_time_ms(lines[0])
 
     def chunks(self, topic: str, start: int, end: int) -> Iterator[list[bytes]]:
-        """Read the lines of the offsets `start` up to, not including, `end`; see `chunks_between`."""
+        """Read the lines of the offsets `start` up to, not including, `end`, as far as the topic has them still.
+
+        See `chunks_between`.
+        """
 
         def read(offset: int, most: int) -> tuple[list[bytes], int]:
             return self.call(lambda client: read_some(client, topic, offset, most))
 
-        return chunks_between(read, topic, start, end)
+        try:
+            yield from chunks_between(read, topic, start, end)
+        except LookupError:
+            if self.heads([topic])[topic].next >= end:
+                raise
 
     def whole_chunks(self, topic: str, start: int, end: int) -> Iterator[list[bytes]]:
-        """Read them as `chunks` does. Raises DataLossError at the end where retention has removed some of them."""
+        """Read them as `chunks` does. Raises DataLossError at the end where the topic has some of them no longer."""
         found = 0
         for lines in self.chunks(topic, start, end):
             found += len(lines)
@@ -96,7 +103,7 @@ class Link:
         # Planned is not read: a batch that was written down runs again after any time.
         if found < end - start:
             head = self.heads([topic])[topic]
-            if head.earliest > start:
+            if head.earliest > start or head.next < end:
                 raise DataLossError(topic, start, head.earliest, head.next)
 
     def offset_at(self, topic: str, moment: datetime) -> int:

@@ -151,7 +151,9 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         watermark_ms = None if self._options.limits is None else first.watermark_ms
         ranges = []
         for topic, at in first.topics.items():
-            ranges += self._split(topic, at.next, last.topics[topic].next, watermark_ms)
+            head = last.topics[topic].next
+            # A topic that was made anew is read from its first event on.
+            ranges += self._split(topic, at.next if at.next <= head else 0, head, watermark_ms)
         if watermark_ms is None or last.closes_ms == first.closes_ms:
             return ranges
         if not ranges:
