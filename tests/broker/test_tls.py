@@ -12,6 +12,7 @@ from structlog.testing import capture_logs
 
 from broker import BrokerUnreachable, Client, Event, TlsFailed
 from broker.cli import main
+from broker.client import link
 from broker.dashboard.link import Link
 from broker.errors import StartError, TlsFileUnusable
 from broker.flags import read_flags
@@ -109,8 +110,9 @@ async def test_a_client_whose_certificate_is_missing_is_told_what_may_be_wanted(
 
 
 async def test_a_client_whose_broker_comes_back_with_tls_says_so_once_and_goes_on_when_it_can(
-    tmp_path: Path, certificates: Path
+    tmp_path: Path, certificates: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(link, "PAUSES_S", (0.05,))
     with BrokerProcess(tmp_path / "broker") as broker, capture_logs() as logs, anyio.fail_after(120):
         words = list(broker.words)
         async with Client(broker.address) as client:
@@ -134,14 +136,14 @@ def refused_by(broker: BrokerProcess) -> list[object]:
 
 
 async def test_the_dashboard_tells_its_log_once_which_flag_to_see(secure: BrokerProcess) -> None:
-    link = Link(secure.address, user="dashboard", token=None, tls=None)
+    looking = Link(secure.address, user="dashboard", token=None, tls=None)
     with capture_logs() as logs, anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(link.run)
+            tasks.start_soon(looking.run)
             before = len(refused_by(secure))
-            while len(refused_by(secure)) < before + 3:
+            while len(refused_by(secure)) < before + 2:
                 await anyio.sleep(0.02)
-            link.close()
+            looking.close()
     (told,) = [one["reason"] for one in logs if one["log_level"] == "error"]
     assert told.endswith("speaks TLS only, and this client does not; see --tls")
 
