@@ -14,10 +14,12 @@ from broker import BrokerUnreachable, Client, Event, TlsFailed
 from broker.cli import main
 from broker.client import link
 from broker.dashboard.link import Link
+from broker.dashboard.settings import DashboardSettings
 from broker.errors import StartError, TlsFileUnusable
 from broker.flags import read_flags
 from broker.login import Login
 from broker.program import ClientSettings, settings_config
+from broker.settings import BrokerSettings
 from broker.tls import TlsFiles
 from tests.certificates import files_of
 from tests.processes import BrokerProcess
@@ -162,6 +164,16 @@ def test_a_program_takes_tls_from_its_flags_and_from_the_environment(
     for name, value in given.login_variables(Settings.model_config).items():
         monkeypatch.setenv(name, value)
     assert read_flags(Settings, []).login() == given.login()
+
+
+def test_the_broker_and_its_dashboard_take_empty_variables_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("BROKER_USERS", "BROKER_TLS_CERT", "BROKER_TLS_KEY", "BROKER_TLS_CA"):
+        monkeypatch.setenv(f"TWEETWIRE_{name}", "")
+    for name in ("TLS", "TLS_CA", "TLS_CERT", "TLS_KEY"):
+        monkeypatch.setenv(f"TWEETWIRE_BROKER_DASHBOARD_{name}", "")
+    settings = read_flags(BrokerSettings, [])
+    assert (settings.users, settings.tls_cert, settings.tls_key, settings.tls_ca) == (None, None, None, None)
+    assert read_flags(DashboardSettings, []).tls_context() is None
 
 
 @pytest.mark.parametrize(
