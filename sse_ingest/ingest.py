@@ -14,6 +14,7 @@ import anyio
 from msgspec import Struct
 from pymongo.errors import PyMongoError
 
+from broker.mongodb import reason_of
 from broker.program import logger
 from sse_ingest.account import Account
 from sse_ingest.batch import Entry, Reject, reject_document
@@ -211,12 +212,15 @@ class Ingest:
                 )
 
     async def _count_stored_hashtags(self) -> None:
+        is_told = False
         with self._counting:
             while not self.hashtags.is_whole:
                 try:
                     self.hashtags.add_stored(await self.store.hashtags(self._began_at))
                 except PyMongoError as error:
-                    log.debug("cannot count the stored hashtags, trying on", reason=str(error))
+                    if not is_told:
+                        log.warning("cannot count the stored hashtags, trying on", reason=reason_of(error))
+                    is_told = True
                     await anyio.sleep(HASHTAGS_PAUSE_S)
 
     def _count_hashtags(self, entry: Entry) -> None:

@@ -2,7 +2,8 @@
 
 Each connection ends in one of three ways, and each has one answer. Lost (network, 5xx, 429, silence for too long, a close
 by the server): wait with growing, spread pauses and connect again with Last-Event-ID. Ended (204): the server has no more, and
-asks not to be asked again. Refused (another 4xx, no event stream): a person has to look.
+asks not to be asked again. Refused (another 4xx, no event stream): a person has to look, unless it has been read before;
+what stands before a server that restarts says all kinds of things.
 """
 
 import contextlib
@@ -33,10 +34,13 @@ _HEADERS = {
     # Wikimedia turns away clients that do not say who they are.
     "User-Agent": f"tweetwire/{version('tweetwire')} (+https://github.com/tweetwire/tweetwire)",
 }
-_UNKNOWN_ID = frozenset({400, 404, 410, 412, 416})
+_UNKNOWN_ID = frozenset({400, 410, 412, 416})
 _LATER = frozenset({408, 425, 429})
 _NO_ENTRY = frozenset({401, 403})
 _RESUMED = {False: "behind what was read", True: "without an id: what it sent meanwhile cannot be had again"}
+
+NOT_FOUND_MAX = 3
+"""So many 404 before a stream is found again are about our last id, as one alone need not be."""
 
 ASKED_MAX = 10
 """How many times our own longest pause a server may ask for."""
@@ -80,6 +84,7 @@ class EventStream:
         self._failures = 0
         self._lost_at: float | None = None
         self._is_id_unknown = False
+        self._not_found = 0
 
     def __iter__(self) -> Iterator[Arrival]:
         """Yield events until the server has no more or `close` is called. Raises `SourceRefused`."""
@@ -120,7 +125,7 @@ class EventStream:
         except (httpx.TransportError, httpx.DecodingError, OSError) as error:
             raise _Lost(str(error) or type(error).__name__) from error
         except (httpx.TooManyRedirects, httpx.InvalidURL) as error:
-            raise SourceRefused(f"{self._state.name} leads nowhere: {error}") from error
+            raise self._refusal(f"{self._state.name} leads nowhere: {error}") from error
         finally:
             self._socket = None
         raise _Lost("the server closed the stream")
@@ -149,17 +154,21 @@ class EventStream:
         code = response.status_code
         if code in _LATER or code >= 500:
             raise _Lost(f"HTTP {code}", retry_after_s(response.headers.get("Retry-After"), time.time()))
-        if code in _UNKNOWN_ID and self.last_id:
+        self._not_found += code == httpx.codes.NOT_FOUND
+        if self.last_id and (code in _UNKNOWN_ID or self._not_found == NOT_FOUND_MAX):
             log.warning("source does not know our last id, reading from where it is", source=self._state.name)
             self.last_id = ""
             self._is_id_unknown = True
             raise _Lost(f"HTTP {code} to our last id")
         if code != httpx.codes.OK:
             hint = "; it wants a valid token: --mastodon-token" if self._token is not None and code in _NO_ENTRY else ""
-            raise SourceRefused(f"{self._state.name} answers HTTP {code} {response.reason_phrase}{hint}")
+            raise self._refusal(f"{self._state.name} answers HTTP {code} {response.reason_phrase}{hint}")
         content = response.headers.get("Content-Type", "")
         if content.partition(";")[0].strip().lower() != "text/event-stream":
-            raise SourceRefused(f"{self._state.name} is no event stream: its Content-Type is {content or 'missing'!r}")
+            raise self._refusal(f"{self._state.name} is no event stream: its Content-Type is {content or 'missing'!r}")
+
+    def _refusal(self, reason: str) -> _Lost | SourceRefused:
+        return _Lost(reason) if self.last_id or self._state.connections else SourceRefused(reason)
 
     def _found(self) -> None:
         self._state.becomes("reading")
@@ -169,7 +178,7 @@ class EventStream:
             log.info("source is back", source=self._state.name, away_s=away_s, resumed=_RESUMED[has_missed])
         self._state.gaps += has_missed
         self._state.connections += 1
-        self._lost_at, self._is_id_unknown = None, False
+        self._lost_at, self._is_id_unknown, self._not_found = None, False, 0
 
     def _wait(self, lost: _Lost) -> None:
         self._failures += 1

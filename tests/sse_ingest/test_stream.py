@@ -44,6 +44,10 @@ def whole(*events: bytes) -> Callable[[Peer], None]:
     return lambda peer: peer.send(OK, *(chunk(event) for event in events), b"0\r\n\r\n")
 
 
+def saying(answer: bytes) -> Callable[[Peer], None]:
+    return lambda peer: peer.send(answer)
+
+
 def test_a_server_that_has_no_more_is_not_asked_again() -> None:
     data, requests = events_of(whole(FIRST, SECOND))
     assert data == ["first", "second"]
@@ -143,6 +147,26 @@ def test_what_is_no_event_stream_is_for_a_person_to_look_at(answer: bytes, reaso
     steps = [lambda peer: peer.send(answer)] * 30
     with pytest.raises(SourceRefused, match=reason):
         events_of(*steps)
+
+
+@pytest.mark.parametrize("first", [FIRST, b"data: first\n\n"])
+def test_what_has_been_read_before_is_asked_again_whatever_stands_in_for_it(first: bytes) -> None:
+    answers = [
+        response("404 Not Found"),
+        response("200 OK", "Content-Type: text/html", body=b"back soon"),
+        response("403 Forbidden"),
+        response("404 Not Found"),
+    ]
+    data, requests = events_of(whole(first), *map(saying, answers), whole(SECOND))
+    assert data == ["first", "second"]
+    assert {request.get("last-event-id") for request in requests[1:6]} == {"1" if first == FIRST else None}
+
+
+def test_an_id_that_is_not_found_again_and_again_is_given_up() -> None:
+    missing = [lambda peer: peer.send(response("404 Not Found"))] * 3
+    data, requests = events_of(whole(FIRST), *missing, whole(SECOND))
+    assert data == ["first", "second"]
+    assert [request.get("last-event-id") for request in requests] == [None, "1", "1", "1", None, "2"]
 
 
 @pytest.mark.parametrize("head", [b"HTTP/1.1 103 Early Hints\r\n\r\n", b"HTTP/1.1 200 OK\r\nno header\r\n\r\n"])
