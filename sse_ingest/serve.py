@@ -52,7 +52,9 @@ async def serve(settings: Settings, stop: anyio.Event) -> int:
     emotion_values = await _emotion_values(settings)
     listener = await _listen(settings)
     async with listener:
-        store = await Store.open(settings.mongo_url, settings.database, settings.mongo_timeout)
+        store = await _open_store(settings, stop)
+        if store is None:
+            return 0
         try:
             stored = Stored(store, hashtags, await store.positions())
             writer = WriterSize(settings.batch_size, settings.flush_every)
@@ -61,6 +63,21 @@ async def serve(settings: Settings, stop: anyio.Event) -> int:
         finally:
             with anyio.CancelScope(shield=True):
                 await store.aclose()
+
+
+async def _open_store(settings: Settings, stop: anyio.Event) -> Store | None:
+    """Wait for MongoDB, unless `stop` comes first."""
+    store: Store | None = None
+    async with anyio.create_task_group() as tasks:
+
+        async def watch() -> None:
+            await stop.wait()
+            tasks.cancel_scope.cancel()
+
+        tasks.start_soon(watch)
+        store = await Store.open(settings.mongo_url, settings.database, settings.mongo_timeout)
+        tasks.cancel_scope.cancel()
+    return store
 
 
 async def _run(settings: Settings, stop: anyio.Event, ingest: Ingest, listener: Listener[SocketStream]) -> int:
@@ -157,6 +174,6 @@ async def _emotion_values(settings: Settings) -> dict[str, float] | None:
 
 async def _listen(settings: Settings) -> Listener[SocketStream]:
     try:
-        return (await anyio.create_tcp_listener(local_host=settings.host, local_port=settings.port)).listeners[0]
+        return await anyio.create_tcp_listener(local_host=settings.host, local_port=settings.port)
     except OSError as error:
         raise port_taken(error, settings.host, settings.port, "--port") from error

@@ -270,6 +270,31 @@ def test_what_is_wrong_at_the_start_is_one_sentence(tmp_path: Path, mongo_url: s
         assert part in sentence
 
 
+def test_a_signal_ends_the_wait_for_mongodb(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        silent.settimeout(60)
+        url = f"mongodb://127.0.0.1:{silent.getsockname()[1]}"
+        words = (
+            "--mongo-url",
+            url,
+            "--mongo-timeout",
+            "10m",
+            "--source",
+            "wikimedia",
+            "--port",
+            "0",
+            "--metrics-port",
+            "0",
+        )
+        with subprocess.Popen([sys.executable, "-m", "sse_ingest", *words], cwd=tmp_path) as process:
+            try:
+                silent.accept()[0].close()
+                process.terminate()
+                assert process.wait(30) == 0
+            finally:
+                process.kill()
+
+
 def test_the_lexicon_scorer_takes_the_servers_word_list(
     tmp_path: Path, mongo_url: str, database: Database[dict[str, Any]]
 ) -> None:
