@@ -18,7 +18,7 @@ import anyio
 from anyio import to_thread
 from pyspark.sql import SparkSession
 
-from broker import Event, SyncClient
+from broker import BrokerError, Event, SyncClient
 from broker.errors import StartError
 from broker.program import ProgramSettings, logger, settings_config
 from spark.home import CLASSES, PREPARED, keep_classes, make_prepared_home
@@ -31,6 +31,8 @@ from spark.settings import SparkSettings
 __all__ = ["PrepareSettings", "prepare"]
 
 _WITHIN_S = 300.0
+_ENDS_WITHIN_S = 120.0
+_PARTIAL = CLASSES.with_suffix(".partial")
 _READY = re.compile(r"ready on ([^\s\"]+)")
 _WINDOW = "1s"
 _OTHERS_SETTINGS = ("TWEETWIRE_BROKER_", "TWEETWIRE_SPARK_", "SPARK_HOME", "SPARK_CONF_DIR")
@@ -63,14 +65,16 @@ def _prepare(java_version: str, stop: anyio.Event) -> None:
         PREPARED.mkdir(parents=True, exist_ok=True)
         with locked(PREPARED / "lock", f"another python -m spark prepare is at work in {PREPARED}"):
             make_prepared_home()
-            _write_classes(java_version, stop)
-    except OSError as error:
-        raise StartError(f"cannot prepare {PREPARED}: {error.strerror or error}; Spark starts without") from error
+            try:
+                _write_classes(_PARTIAL, java_version, stop)
+            finally:
+                _PARTIAL.unlink(missing_ok=True)
+    except (OSError, BrokerError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise StartError(f"cannot prepare {PREPARED}: {reason}; Spark starts without") from error
 
 
-def _write_classes(java_version: str, stop: anyio.Event) -> None:
-    partial = CLASSES.with_suffix(".partial")
-    partial.unlink(missing_ok=True)
+def _write_classes(partial: Path, java_version: str, stop: anyio.Event) -> None:
     with TemporaryDirectory(prefix="tweetwire-prepare-") as folder, _broker(Path(folder)) as address:
         session = build_session("local[2]", scratch=Path(folder), write_classes=partial)
         gateway = session.sparkContext._gateway
@@ -82,14 +86,23 @@ def _write_classes(java_version: str, stop: anyio.Event) -> None:
             session.stop()
             # Java ends with its input, and writes the archive then.
             java.stdin.close()
-            java.wait(_WITHIN_S)
+            _see_end(java)
     if stop.is_set():
-        partial.unlink(missing_ok=True)
         return
     if not partial.is_file():
         raise StartError("this Java has written no archive of its classes; Spark starts without")
     keep_classes(partial, java_version)
     log.info("prepared", file=str(CLASSES), bytes=CLASSES.stat().st_size)
+
+
+def _see_end(java: "subprocess.Popen[bytes]") -> None:
+    try:
+        java.wait(_ENDS_WITHIN_S)
+    except subprocess.TimeoutExpired:
+        # One that cannot write it all hangs.
+        java.kill()
+        java.wait()
+        raise StartError("Java does not end with writing its archive; is the disk full? Spark starts without") from None
 
 
 def _run_jobs(session: SparkSession, address: str, folder: Path, stop: anyio.Event) -> None:
