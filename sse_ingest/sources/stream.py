@@ -37,7 +37,7 @@ _HEADERS = {
 _UNKNOWN_ID = frozenset({400, 410, 412, 416})
 _LATER = frozenset({408, 425, 429})
 _NO_ENTRY = frozenset({401, 403})
-_RESUMED = {False: "behind what was read", True: "without an id: what it sent meanwhile cannot be had again"}
+_MISSED = "without an id: what it sent meanwhile cannot be had again"
 
 NOT_FOUND_MAX = 3
 """So many 404 before a stream is found again are about our last id, as one alone need not be."""
@@ -175,7 +175,8 @@ class EventStream:
         has_missed = not self.last_id and (self._state.connections > 0 or self._is_id_unknown)
         if self._lost_at is not None:
             away_s = round(time.monotonic() - self._lost_at, 1)
-            log.info("source is back", source=self._state.name, away_s=away_s, resumed=_RESUMED[has_missed])
+            resumed = _MISSED if has_missed else "behind the last id" if self.last_id else "for the first time"
+            log.info("source is back", source=self._state.name, away_s=away_s, resumed=resumed)
         self._state.gaps += has_missed
         self._state.connections += 1
         self._lost_at, self._is_id_unknown, self._not_found = None, False, 0
