@@ -35,6 +35,7 @@ SETTINGS: dict[str, type[ProgramSettings]] = {
     "subscriber": SubscriberSettings,
 }
 DEFAULT = re.compile(r"\$\{(\w+):-((?:[^{}])*)\}")
+TLS: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "deploy/tls.yml").read_text())["services"]
 DASHBOARD = ROOT / "deploy/grafana/dashboards/tweetwire.json"
 
 
@@ -71,6 +72,24 @@ def test_every_variable_of_a_service_is_a_setting_of_its_program(service: str, m
         found = getattr(settings, field)
         if isinstance(found, list):
             assert found == json.loads(value)
+
+
+def test_with_tls_each_client_of_the_broker_knows_whom_to_trust() -> None:
+    clients = {name: kind for name, kind in SETTINGS.items() if "broker" in kind.model_fields}
+    for name, settings_type in clients.items():
+        (variable,) = TLS[name]["environment"]
+        field = variable.removeprefix(settings_type.model_config["env_prefix"]).lower()
+        assert field in settings_type.model_fields, variable
+        assert field.endswith("tls_ca"), variable
+    assert {name for name, service in TLS.items() if "environment" in service} == {*clients, "message_broker"}
+
+
+def test_with_tls_all_who_use_its_files_have_them() -> None:
+    assert TLS.keys() <= SERVICES.keys()
+    for service in TLS.values():
+        (volume,) = service["volumes"]
+        assert volume["read_only"]
+        assert all(path.startswith(f"{volume['target']}/") for path in service.get("environment", {}).values())
 
 
 def test_every_variable_that_can_be_set_has_the_name_of_what_it_sets() -> None:
