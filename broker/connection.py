@@ -114,6 +114,11 @@ class Connection:
         """There is something to send."""
         self._has_output.set()
 
+    def is_owed(self) -> bool:
+        """Whether the peer is still to be sent something, or is being sent it."""
+        outbox = self.session.outbox
+        return outbox.is_waiting or outbox.size > 0 or self._sending_since is not None
+
     def is_stalled(self, now_s: float) -> bool:
         """Whether the peer has taken nothing for as long as the limit says (`now_s` by the monotonic clock)."""
         return self._sending_since is not None and now_s - self._sending_since > self._limits.stalled_s

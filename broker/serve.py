@@ -53,11 +53,13 @@ async def serve(settings: BrokerSettings, stop: anyio.Event) -> None:
         await stack.enter_async_context(metrics.watch(server))
         if settings.event_source:
             await stack.enter_async_context(EventSource(server, _event_source(settings)).open())
-        async with anyio.create_task_group() as connections, anyio.create_task_group() as accepting:
-            accepting.start_soon(serve_patiently, listener, server.handle, connections)
-            ready("broker", address)
-            await stop.wait()
-            accepting.cancel_scope.cancel()
+        async with anyio.create_task_group() as connections:
+            async with anyio.create_task_group() as accepting:
+                accepting.start_soon(serve_patiently, listener, server.handle, connections)
+                ready("broker", address)
+                await stop.wait()
+                accepting.cancel_scope.cancel()
+            # Not within what is cancelled, where it could not wait for anybody.
             await server.drain()
 
 

@@ -87,7 +87,14 @@ class Server:
         peer = stream.extra(SocketAttribute.remote_address, "")
         name = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer)
         if len(self._connections) >= self._connections_max:
-            await self._turn_away(stream, name)
+            logger.warning("too many connections", peer=name, limit=self._connections_max)
+            self.ends[End.TOO_MANY] += 1
+            await self._turn_away(stream, f"too_many {self._connections_max} connections are open")
+            return
+        if self.broker.is_draining:
+            # Accepted before the listening ended: the drain does not know of it, and would never end it.
+            self.ends[End.SHUTDOWN] += 1
+            await self._turn_away(stream, "shutting_down this broker ends; come back when it is started again")
             return
         session = self.broker.connect(name, EVERYTHING if self.users is None else NOTHING)
         connection = self._connections[session.number] = Connection(self, stream, session, self._limits)
@@ -117,13 +124,11 @@ class Server:
         self.broker.disconnect(session, self.now_ms())
         self.carry_out()
 
-    async def _turn_away(self, stream: ByteStream, peer: str) -> None:
-        """Refuse a connection above the limit in one line."""
-        logger.warning("too many connections", peer=peer, limit=self._connections_max)
-        self.ends[End.TOO_MANY] += 1
+    async def _turn_away(self, stream: ByteStream, refusal: str) -> None:
+        """Refuse a connection in one line."""
         async with stream:
             with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-                await stream.send(f"-ERR too_many {self._connections_max} connections are open\n".encode())
+                await stream.send(f"-ERR {refusal}\n".encode())
 
     def carry_out(self) -> None:
         """Do what the core left to do; everything that has to wait is given to the task that owns it."""
@@ -149,7 +154,7 @@ class Server:
         """Close every connection once what it is owed has been sent, or the time for it is over."""
         self.broker.is_draining = True
         with anyio.move_on_after(DRAIN_S):
-            while any(c.session.outbox.is_waiting or c.session.outbox.size for c in self._connections.values()):
+            while any(connection.is_owed() for connection in self._connections.values()):
                 await anyio.sleep(0.01)
         for connection in list(self._connections.values()):
             connection.close(End.SHUTDOWN)

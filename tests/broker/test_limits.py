@@ -1,7 +1,9 @@
 """What stays bounded, and what never gets lost, when clients misbehave."""
 
+import os
 import random
 import resource
+import signal
 import socket
 import time
 import tracemalloc
@@ -10,8 +12,11 @@ from pathlib import Path
 
 import anyio
 import pytest
+from anyio.abc import SocketAttribute
 
 from broker import Client, Event, SyncClient
+from broker.connection import Limits
+from broker.server import Server
 from tests.broker.harness import Core
 from tests.processes import BrokerProcess, until
 
@@ -152,6 +157,35 @@ async def test_sigterm_gives_back_what_is_in_flight_without_a_failed_try(broker:
     async with Client(broker.address) as client:
         batch = await anext(await client.subscribe("t", as_="s"))
         assert batch[0].attempt == 1
+
+
+def test_sigterm_waits_for_what_is_being_sent_and_ends_after_it(broker: BrokerProcess) -> None:
+    with SyncClient(broker.address) as client:
+        client.publish_many("t", [Event(id=str(n), msg="x" * 100_000) for n in range(120)])
+    with socket.socket() as slow:
+        # Far less than the reply, so that most of it waits in the broker.
+        slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+        slow.settimeout(30)
+        slow.connect(("127.0.0.1", broker.port))
+        slow.sendall(b"read t 0 limit=120 bytes=16777216\n")
+        with slow.makefile("rb") as lines:
+            while not lines.readline().startswith(b"+OK read t 120"):
+                pass
+            os.kill(broker.pid, signal.SIGTERM)
+            assert sum(line.startswith(b"{") and line.endswith(b"}\n") for line in lines) == 120
+    assert broker.wait(20) == 0
+
+
+async def test_a_connection_that_is_accepted_while_the_broker_ends_is_sent_away(tmp_path: Path) -> None:
+    server = Server(tmp_path / "b", "memory", limits=Limits(1 << 20, 1 << 20, 30.0))
+    async with server.open([]):
+        await server.drain()
+        async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener:
+            port = listener.extra(SocketAttribute.local_port)
+            async with await anyio.connect_tcp("127.0.0.1", port) as client:
+                with anyio.fail_after(30):
+                    await server.handle(await listener.listeners[0].accept())
+                    assert (await client.receive()).startswith(b"-ERR shutting_down ")
 
 
 def test_connections_above_the_limit_are_told(tmp_path: Path) -> None:
