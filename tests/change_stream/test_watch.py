@@ -44,7 +44,7 @@ def ids(batch: Batch) -> list[Any]:
 async def read(stream: Watch, first: Batch, count: int) -> list[Any]:
     """Read until `count` changes came, and make sure that no more come."""
     seen = ids(first)
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         while len(seen) < count:
             seen += ids(await stream.more())
         seen += ids(await stream.more())
@@ -65,7 +65,7 @@ async def test_behind_each_batch_lies_a_position_to_begin_again(database: Databa
     start = (await stream.open(None)).position
     await database.tweets.insert_many([{"_id": n} for n in range(30)])
     await stream.open(start)
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         while not (batch := await stream.more()).changes:
             pass
     stop = ids(batch)[-1]
@@ -80,7 +80,7 @@ async def test_a_time_without_token_begins_behind_it(database: Database) -> None
     first = await stream.open(None)
     await database.tweets.insert_one({"_id": "first"})
     await database.tweets.insert_one({"_id": "second"})
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         while not first.changes:
             first = await stream.more()
     time = first.changes[0]["clusterTime"]
@@ -92,7 +92,7 @@ async def test_a_quiet_collections_position_moves_on(database: Database) -> None
     stream = watch(database)
     before = (await stream.open(None)).position
     await database.other.insert_one({})
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         while (batch := await stream.more()).position.time <= before.time:
             pass
     assert batch.changes == []
@@ -106,7 +106,7 @@ async def test_a_dropped_and_recreated_collection_goes_on(database: Database) ->
     await database.tweets.drop()
     await database.tweets.insert_one({"_id": 2})
     operations: list[str] = []
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async for batch in follow(stream, first.position, Outage("tweets")):
             operations += [change["operationType"] for change in batch.changes]
             if len(operations) >= 4 and not batch.changes:
@@ -121,7 +121,7 @@ async def test_a_killed_cursor_is_opened_anew_without_loss_or_double(database: D
     outage = Outage("tweets", Backoff(first_s=0.001))
     seen: list[Any] = []
     await database.tweets.insert_many([{"_id": n} for n in range(100)])
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async for batch in follow(stream, first.position, outage):
             seen += ids(batch)
             if len(seen) >= 100:
@@ -137,12 +137,12 @@ async def test_a_token_that_the_oplog_does_not_know_is_lost_history(database: Da
     stream = watch(database)
     batch = await stream.open(None)
     await database.tweets.insert_one({})
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         while not batch.changes:
             batch = await stream.more()
     data = batch.changes[0]["_id"]["_data"]
     unknown = {"_data": f"{data[:-10]}0000{data[-6:]}"}
-    with pytest.raises(HistoryLost), anyio.fail_after(20):
+    with pytest.raises(HistoryLost), anyio.fail_after(60):
         await read(stream, await stream.open(Position.behind(unknown)), 1)
     await stream.close()
 

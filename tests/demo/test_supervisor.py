@@ -50,7 +50,7 @@ def is_alive(pid: int) -> bool:
 
 async def test_a_program_is_ready_by_its_log_and_ends_in_order(tmp_path: Path) -> None:
     async with supervised([program("thing", SERVES)], tmp_path) as supervisor:
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await supervisor.wait_ready()
         assert supervisor["thing"].address == "127.0.0.1:1234"
     assert supervisor["thing"].state is State.STOPPED
@@ -74,14 +74,14 @@ async def test_a_program_starts_only_when_what_it_needs_is_ready(tmp_path: Path)
         await until(lambda: supervisor["slow"].state is State.STARTING)
         assert supervisor["thing"].state is State.WAITING
         gate.touch()
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await supervisor.wait_ready()
         assert supervisor["thing"].ready_at >= supervisor["slow"].ready_at
 
 
 async def test_a_killed_program_is_started_again_and_its_death_explained(tmp_path: Path) -> None:
     async with supervised([program("thing", SERVES)], tmp_path) as supervisor:
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await supervisor.wait_ready()
         child = supervisor["thing"]
         first = child.pid
@@ -151,7 +151,7 @@ async def test_what_does_not_end_in_time_is_killed_with_all_it_started(tmp_path:
         stop_within_s=0.2,
     )
     async with supervised([stubborn], tmp_path) as supervisor:
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await supervisor.wait_ready()
         child: Child = supervisor["stubborn"]
         grandchild = int(child.address)
@@ -163,7 +163,7 @@ async def test_it_is_prepared_before_it_counts_as_ready(tmp_path: Path) -> None:
     prepared: list[str] = []
     thing = program("thing", SERVES, prepare=lambda: prepared.append("yes"))
     async with supervised([thing], tmp_path) as supervisor:
-        with anyio.fail_after(10):
+        with anyio.fail_after(60):
             await supervisor.wait_ready()
         assert prepared == ["yes"]
 

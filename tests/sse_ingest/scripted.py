@@ -89,7 +89,7 @@ class ScriptedServer:
                     continue
 
     def _play(self, accepted: socket.socket) -> None:
-        accepted.settimeout(10)
+        accepted.settimeout(60)
         sock = self._tls.wrap_socket(accepted, server_side=True) if self._tls else accepted
         request = b""
         while b"\r\n\r\n" not in request:

@@ -37,7 +37,7 @@ async def test_started_anew_while_it_still_stops_nothing_is_missed_and_the_posit
     account, inbox = Account(), Inbox(1)
     reader = Reader(Source("numbers", "twitter", "", Numbers), inbox, account)
     taken: list[int] = []
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
             reader.start()
             while account.read < 2:

@@ -224,7 +224,7 @@ async def test_a_transaction_that_a_killed_ingester_left_open_is_ended(
         "session.start_transaction(); client[sys.argv[2]].tweets.insert_one({'_id': '1'}, session=session); os._exit(9)"
     )
     await anyio.run_process([sys.executable, "-c", script, mongo_url, database.name], check=False)
-    with anyio.fail_after(20):
+    with anyio.fail_after(60):
         store = await Store.open(mongo_url, database.name, 10.0)
         try:
             assert len(await store.settle(batch_of(Account(), status(1)))) == 1
@@ -245,7 +245,7 @@ async def test_a_cancelled_batch_leaves_nothing_locked(store: Store, database: D
         await store.settle(batch_of(Account(), status(1)))
     store._count_users = original  # type: ignore[method-assign]
     assert database.tweets.count_documents({}) == 0
-    with anyio.fail_after(10):
+    with anyio.fail_after(60):
         assert len(await store.settle(batch_of(Account(), status(1)))) == 1
 
 
