@@ -1,5 +1,6 @@
 """How a connection to a broker begins, for both clients, and what is said where it does not come to one."""
 
+import socket
 import ssl
 from errno import ECONNABORTED, ECONNRESET, EPIPE
 from typing import Final
@@ -9,14 +10,22 @@ import anyio
 from broker.errors import BrokerUnreachable, TlsFailed
 from broker.protocol import replies
 
-__all__ = ["GREETING_MAX", "SPEAKS_TLS", "first_bytes", "see_greeting", "unreachable"]
+__all__ = ["GREETING_MAX", "NOT_TLS", "SPEAKS_TLS", "first_bytes", "see_greeting", "unreachable", "watch_peer"]
 
 GREETING_MAX: Final = 4096
 SPEAKS_TLS: Final = b"-ERR forbidden this port speaks TLS"
 """What a broker that speaks TLS says to one who does not."""
 
+NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST", "RECORD_LAYER_FAILURE"})
+"""What OpenSSL calls first bytes that are not TLS."""
+
 _NOTHING: Final = b"\n" * 5
 _WANTS_OTHER_CERTIFICATE: Final = ("CERTIFICATE", "UNKNOWN_CA", "HANDSHAKE_FAILURE", "ACCESS_DENIED")
+_WATCH: Final = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 300_000}
+"""Seconds until a quiet peer is asked, between questions, their number; milliseconds that sent data may lie unacknowledged.
+
+The last is long, as it also ends a connection to one that is there and takes nothing, such as a broker with a slow disk.
+"""
 _ENDED: Final = frozenset({ECONNABORTED, ECONNRESET, EPIPE})
 
 
@@ -27,6 +36,14 @@ def first_bytes(tls: ssl.SSLContext | None) -> bytes:
     waits for the greeting; from as many bytes as the head of a TLS record has it sees that no hello will come.
     """
     return b"" if tls is not None else _NOTHING
+
+
+def watch_peer(connection: socket.socket) -> None:
+    """Have the system see that the machine at the other end is there: after a cut cable a connection would stand for ever."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _WATCH.items():
+        if hasattr(socket, name):
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def see_greeting(address: str, line: bytes, tls: ssl.SSLContext | None) -> None:
@@ -58,7 +75,7 @@ def unreachable(address: str, error: BaseException, tls: ssl.SSLContext | None) 
 
 
 def _tls_failed(address: str, reason: str) -> TlsFailed:
-    if "ALERT" not in reason:
+    if reason in NOT_TLS:
         return TlsFailed(address, f"does not speak TLS, and this client does ({_words(reason)})", "tls")
     if any(word in reason for word in _WANTS_OTHER_CERTIFICATE):
         return TlsFailed(address, f"wants another certificate of this client ({_words(reason)})", "tls-cert")

@@ -61,6 +61,8 @@ async def serve(settings: BrokerSettings, stop: anyio.Event) -> None:
                 accepting.cancel_scope.cancel()
             # Not within what is cancelled, where it could not wait for anybody.
             await server.drain()
+            # Who is still on the way to a connection, as in a TLS handshake, would be waited for.
+            connections.cancel_scope.cancel()
 
 
 def _allow_open_files() -> None:

@@ -12,13 +12,11 @@ from anyio.streams.tls import TLSListener
 from msgspec import Struct
 
 from broker.errors import StartError, TlsFileUnusable
-from broker.greeting import SPEAKS_TLS
+from broker.greeting import NOT_TLS, SPEAKS_TLS
 
 __all__ = ["TlsDoor", "TlsFiles", "server_context"]
 
 _TELL_S: Final = 1.0
-_PLAIN: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY_REQUEST"})
-"""What OpenSSL calls first bytes that are not TLS."""
 
 logger = structlog.stdlib.get_logger()
 
@@ -72,7 +70,7 @@ class TlsDoor(TLSListener):
     async def handle_handshake_error(exc: BaseException, stream: AnyByteStream) -> None:
         """End what does not become a connection, and log why."""
         reason = exc.reason if isinstance(exc, ssl.SSLError) else None
-        if reason in _PLAIN:
+        if reason in NOT_TLS:
             with anyio.move_on_after(_TELL_S), suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
                 await stream.send(SPEAKS_TLS + b"\n")
         peer = stream.extra(SocketAttribute.remote_address, "")
@@ -80,21 +78,28 @@ class TlsDoor(TLSListener):
         if not isinstance(exc, Exception):
             raise exc
         name = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer)
-        logger.warning("no TLS with a client", peer=name, reason=reason or type(exc).__name__)
+        # One who asks whether the port is open, and ends, is nothing to be warned of.
+        tell = logger.debug if isinstance(exc, anyio.EndOfStream) else logger.warning
+        tell("no TLS with a client", peer=name, reason=reason or type(exc).__name__)
 
 
 def server_context(certificate: Path, key: Path, client_ca: Path | None) -> ssl.SSLContext:
     """Return what a listener needs; with `client_ca`, clients must show a certificate that it signed. Raises StartError."""
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     try:
-        context.load_cert_chain(certificate, key)
-        if client_ca is not None:
-            context.load_verify_locations(client_ca)
-            context.verify_mode = ssl.CERT_REQUIRED
-    except (OSError, ssl.SSLError) as error:
+        context.load_cert_chain(certificate, key, password=_no_phrase)
+    except ValueError as error:
+        raise StartError(f"the key {key} {error}") from error
+    except OSError as error:
         raise StartError(
             f"cannot use the certificate {certificate} with the key {key}: {error.strerror or error}"
         ) from error
+    try:
+        if client_ca is not None:
+            context.load_verify_locations(client_ca)
+            context.verify_mode = ssl.CERT_REQUIRED
+    except OSError as error:
+        raise StartError(f"cannot use the authority {client_ca}: {error.strerror or error}") from error
     return context
 
 

@@ -53,7 +53,8 @@ class Screen:
             except KeyboardInterrupt:
                 self.was_interrupted = True
                 return
-            for line in text.splitlines():
+            # Not splitlines, which knows more ends of lines than the protocol: what lies behind one would be a command.
+            for line in text.split("\n"):
                 if line.strip():
                     yield line
 
@@ -89,20 +90,24 @@ class LineFile(History):
     def load_history_strings(self) -> Iterable[str]:
         """Give the newest lines, the last one first; none where the file cannot be read."""
         try:
-            lines = self._path.read_text(errors="replace").splitlines()
+            lines = self._path.read_text(errors="surrogateescape").split("\n")
         except OSError:
             return ()
-        return islice(reversed(lines), HISTORY_LINES)
+        return islice(filter(None, reversed(lines)), HISTORY_LINES)
 
     def append_string(self, string: str) -> None:
         """Remember what was typed, for this conversation and the next ones."""
-        if "token=" not in string:
+        if "token=" not in string.lower():
             super().append_string(string)
 
     def store_string(self, string: str) -> None:
         """Write down what was typed, if that is possible."""
-        with suppress(OSError), open(os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "a") as file:
-            file.write(f"{string}\n")
+        with suppress(OSError), open(self._path, "ab", opener=_for_its_owner) as file:
+            file.write(f"{string}\n".encode(errors="surrogateescape"))
+
+
+def _for_its_owner(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
 
 
 class _Tab(Completer):

@@ -29,6 +29,10 @@ __all__ = ["Shell"]
 
 READ_BYTES: Final = 64 << 10
 LEAVING_S: Final = 10.0
+COMPLETING_S: Final = 5.0
+"""While a completion is waited for, no key does anything; a broker that is slower is asked for no more of them."""
+
+LAST_WORD: Final = b"+OK bye\n"
 
 
 class Shell(Connection):
@@ -44,7 +48,8 @@ class Shell(Connection):
     def carry_out(self) -> None:
         """Converse until either side ends it. Raises BrokerLost where the broker did."""
         if sys.stdin.isatty() and sys.stdout.isatty():
-            with self.connect() as client:
+            quick = self.model_copy(update={"timeout": min(self.timeout, COMPLETING_S)})
+            with quick.connect() as client:
                 anyio.run(self._converse, Completion(client))
         else:
             with self.connect_socket() as connection:
@@ -64,32 +69,42 @@ class Shell(Connection):
 
     def _pass_on(self, connection: socket.socket) -> None:
         """Send the input, and write what comes meanwhile and after it. Raises BrokerLost."""
-        output = threading.Thread(target=_write, args=(connection,), daemon=True, name="output")
+        output = Output(connection)
         output.start()
-        try:
+        with suppress(OSError):
             connection.sendall(self._greeting)
             for line in sys.stdin.buffer:
                 connection.sendall(line if line.endswith(b"\n") else line + b"\n")
                 if line.strip().lower() == b"quit":
                     break
             else:
-                if not output.is_alive():
-                    raise BrokerLost(self.broker)
                 connection.sendall(b"quit\n")
-        except OSError as error:
-            raise BrokerLost(self.broker) from error
         output.join(LEAVING_S)
+        if not output.is_whole:
+            raise BrokerLost(self.broker)
 
     @property
     def _greeting(self) -> bytes:
         return replies.hello_line(self.name, self.plain_token)
 
 
-def _write(connection: socket.socket) -> None:
-    with suppress(OSError):
-        while data := connection.recv(READ_BYTES):
-            sys.stdout.buffer.write(data)
-            sys.stdout.buffer.flush()
+class Output(threading.Thread):
+    """Writes what comes on a connection until its end, and sees whether that is the broker's last word."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        super().__init__(name="output", daemon=True)
+        self.is_whole = False
+        self._connection = connection
+
+    def run(self) -> None:
+        """Write until the end."""
+        last = b""
+        with suppress(OSError):
+            while data := self._connection.recv(READ_BYTES):
+                last = (last + data)[-len(LAST_WORD) :]
+                sys.stdout.buffer.write(data)
+                sys.stdout.buffer.flush()
+        self.is_whole = last == LAST_WORD
 
 
 class Conversation:
@@ -118,7 +133,8 @@ class Conversation:
         async for line in self._screen.typed():
             if line.strip().lower() == "quit":
                 break
-            await self._stream.send(f"{line}\n".encode())
+            # What is no UTF-8 goes as it was typed, and the broker says so.
+            await self._stream.send(f"{line}\n".encode(errors="surrogateescape"))
         if not self._has_ended.is_set() and not self._screen.was_interrupted:
             self._is_leaving = True
             await self._stream.send(b"quit\n")

@@ -11,7 +11,7 @@ import anyio
 import msgspec
 from anyio.abc import TaskGroup
 
-from broker.client.commands import Command, HelloCommand, PublishCommand, SubscribeCommand
+from broker.client.commands import Command, HelloCommand, PublishCommand, ResumeCommand, SubscribeCommand
 from broker.client.link import Link
 from broker.client.publisher import OnConfirm, Publisher
 from broker.client.subscription import Start, Subscription
@@ -31,8 +31,9 @@ class Client:
     Entering raises BrokerUnreachable if no broker answers within `connect_timeout_s` seconds, and at once where the two do
     not agree on TLS. Afterwards a lost connection is made anew with growing pauses for as long as it takes, subscriptions go
     on, and every command without a reply is sent again: a publish whose reply was lost may then be stored twice, unless its
-    event has a producer and a sequence, or is published with `qos` 2. A broker from which nothing comes for `timeout_s`
-    seconds while somebody waits for it, and then for as long no answer to a ``ping``, is lost, too.
+    event has a producer and a sequence, or is published with `qos` 2. A broker whose machine is gone without a word is lost,
+    too: after a minute, or after five where something was sent to it meanwhile. So is one from which nothing comes for
+    `timeout_s` seconds while only events are waited for, and then for as long no answer to a ``ping``.
 
     `spool` is a folder in which this client keeps its half of the exactly-once handshakes, by its name; with it, messages
     that a process before this one has left are sent, and `qos` may be 2. A step of a handshake is said again when it has
@@ -242,7 +243,7 @@ class Client:
         first = [Command(b""), HelloCommand(self._hello)]
         if self._link.connects:
             known = [subscription for subscription in self._subscriptions.values() if subscription.known_as]
-            first += [SubscribeCommand(subscription.resume_line(), subscription) for subscription in known]
+            first += [ResumeCommand(subscription.resume_line(), subscription) for subscription in known]
         return first
 
     def _deliver(self, events: list[StoredEvent]) -> None:

@@ -18,7 +18,16 @@ if TYPE_CHECKING:
     from broker.client.publisher import Publisher
     from broker.client.subscription import Subscription
 
-__all__ = ["AckCommand", "Command", "HelloCommand", "PingCommand", "PublishCommand", "PublishRun", "SubscribeCommand"]
+__all__ = [
+    "AckCommand",
+    "Command",
+    "HelloCommand",
+    "PingCommand",
+    "PublishCommand",
+    "PublishRun",
+    "ResumeCommand",
+    "SubscribeCommand",
+]
 
 logger = structlog.stdlib.get_logger()
 
@@ -96,7 +105,10 @@ class PingCommand(Command):
 
 
 class HelloCommand(Command):
-    """The first command of a connection: a refusal of it means that nothing else will go well."""
+    """The first command of a connection, each of which has its own; a refusal means that nothing else will go well."""
+
+    def resend(self) -> bytes:
+        return b""
 
     def refuse(self, refusal: Refusal) -> bool:
         logger.error("the broker refuses this client", code=refusal.code, reason=refusal.text)
@@ -104,7 +116,7 @@ class HelloCommand(Command):
 
 
 class SubscribeCommand(Command):
-    """The command that makes a subscription, or goes on with it on a new connection."""
+    """The command that makes a subscription."""
 
     def __init__(self, line: bytes, subscription: "Subscription") -> None:
         super().__init__(line)
@@ -117,6 +129,13 @@ class SubscribeCommand(Command):
     def refuse(self, refusal: Refusal) -> bool:
         self._subscription.end(refusal)
         return super().refuse(refusal)
+
+
+class ResumeCommand(SubscribeCommand):
+    """Goes on with a subscription on a new connection; each has its own."""
+
+    def resend(self) -> bytes:
+        return b""
 
 
 class PublishRun(Command):

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple, TypeVar
 
 import anyio
 import structlog
-from anyio.abc import ByteStream
+from anyio.abc import ByteStream, SocketAttribute
 
 from broker.addresses import split_address
 from broker.client.commands import Command, PingCommand
@@ -20,13 +20,15 @@ from broker.client.publisher import Publisher
 from broker.client.unanswered import Unanswered
 from broker.errors import BrokerError, BrokerUnreachable, Refusal, TlsFailed
 from broker.events import StoredEvent
-from broker.greeting import GREETING_MAX, first_bytes, see_greeting, unreachable
+from broker.greeting import GREETING_MAX, first_bytes, see_greeting, unreachable, watch_peer
 
 __all__ = ["Link", "Opened"]
 
 READ_BYTES: Final = 256 << 10
 QUEUE_BYTES: Final = 4 << 20
 PAUSES_S: Final = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
+SETTLED_S: Final = 5.0
+"""A connection that is lost sooner is one more failure to get one that stays."""
 
 logger = structlog.stdlib.get_logger()
 
@@ -44,9 +46,9 @@ class Link:
     """What carries commands to the broker at `address`, and what comes from there back.
 
     `first_commands` returns what is said first on a new connection, before all that had no reply; `deliver` is given the
-    events as they come, and `is_listening` says whether somebody waits for some. While somebody waits, for these or for a
-    reply, and nothing has come for `timeout_s` seconds, a ``ping`` goes out; where nothing comes for so long again, the
-    connection is lost: to a peer whose machine or cable is gone it would else stand for ever.
+    events as they come, and `is_listening` says whether somebody waits for some. While they alone are waited for and nothing
+    has come for `timeout_s` seconds, a ``ping`` goes out; where nothing comes for so long again, the connection is lost. No
+    ping goes out behind a command without a reply: it would wait as that one does, for a slow disk, say.
     """
 
     def __init__(
@@ -70,6 +72,7 @@ class Link:
         self._is_listening = is_listening
         self._timeout_s = timeout_s
         self._heard_at = 0.0
+        self._attempts = 0
         self._unanswered = Unanswered()
         self._queue: list[bytes] = []
         self._queued_bytes = 0
@@ -117,6 +120,7 @@ class Link:
     async def serve(self, opened: Opened) -> None:
         """Serve the connection, and each one after it; never returns."""
         while True:
+            began_at = monotonic()
             try:
                 async with opened.stream, anyio.create_task_group() as tasks:
                     self._greet()
@@ -127,15 +131,20 @@ class Link:
                 pass
             self.is_connected = False
             logger.warning("lost the broker", address=self.address, client=self._name)
+            if monotonic() - began_at > SETTLED_S:
+                self._attempts = 0
             opened = await self._reconnect()
 
     async def _connect(self) -> Opened:
         """Connect, and wait to be greeted. Raises BrokerUnreachable, TlsFailed, and Refusal of a broker that has no room."""
         host, port = split_address(self.address)
         try:
-            if self._tls is None:
-                return await self._greeted(await anyio.connect_tcp(host, port))
-            stream = await anyio.connect_tcp(host, port, ssl_context=self._tls, tls_standard_compatible=False)
+            stream: ByteStream = (
+                await anyio.connect_tcp(host, port)
+                if self._tls is None
+                else await anyio.connect_tcp(host, port, ssl_context=self._tls, tls_standard_compatible=False)
+            )
+            watch_peer(stream.extra(SocketAttribute.raw_socket))
             return await self._greeted(stream)
         except (OSError, anyio.EndOfStream, anyio.BrokenResourceError) as error:
             raise unreachable(self.address, error, self._tls) from error
@@ -154,20 +163,20 @@ class Link:
         return Opened(stream, data)
 
     async def _reconnect(self) -> Opened:
-        attempt = 0
         told = ""
         while True:
-            await anyio.sleep(PAUSES_S[min(attempt, len(PAUSES_S) - 1)])
-            attempt += 1
+            await anyio.sleep(PAUSES_S[min(self._attempts, len(PAUSES_S) - 1)])
+            self._attempts += 1
             try:
                 with anyio.fail_after(self._timeout_s):
                     return await self._connect()
             except (BrokerError, TimeoutError) as error:
-                # Who runs the broker can mend this, and it may take them hours; to wait in silence would look like a broker
-                # that is away.
-                if isinstance(error, TlsFailed) and str(error) != told:
-                    told = str(error)
-                    logger.error("the broker came back and cannot be used", client=self._name, reason=told)
+                # It may take hours until it is mended; each reason once, or who runs this could not tell one from another.
+                if (reason := str(error) or "timeout") != told:
+                    told = reason
+                    # Of these, who runs the broker can mend the first alone, while the others may pass.
+                    tell = logger.error if isinstance(error, TlsFailed) else logger.warning
+                    tell("cannot reach the broker", client=self._name, reason=reason)
 
     def _greet(self) -> None:
         lines = self._unanswered.begin_again(self._first_commands())
@@ -205,14 +214,14 @@ class Link:
             self._heard_at = monotonic()
 
     async def _stay_alive(self) -> None:
-        """See that who is waited for is there. Raises TimeoutError where it is not."""
+        """See that who is listened to is there. Raises TimeoutError where it is not."""
         quiet_since = self._heard_at = monotonic()
         while True:
             quiet_since = max(quiet_since, self._heard_at)
             left_s = quiet_since + self._timeout_s - monotonic()
             if left_s > 0:
                 await anyio.sleep(left_s)
-            elif self._unanswered.is_waiting or self._is_listening():
+            elif self._is_listening() and not self._unanswered.is_waiting:
                 await self._ping()
             else:
                 quiet_since = monotonic()

@@ -40,12 +40,13 @@ class Unanswered:
             self._commands.append(run)
         run.unconfirmed.extend(lines)
 
-    def begin_again(self, first: Iterable[Command]) -> list[bytes]:
+    def begin_again(self, first: Sequence[Command]) -> list[bytes]:
         """A new connection begins with the commands `first`; returns all that is to be sent on it."""
         again = [command for command in self._commands if command.resend()]
+        said = [command.line for command in first] + [command.resend() for command in again]
         self._commands = deque([*first, *again])
         self._read = None
-        return [line for command in self._commands if (line := command.resend())]
+        return [line for line in said if line]
 
     def take(self, lines: Iterable[bytes]) -> list[StoredEvent]:
         """Give replies to their commands, and return the events between them."""

@@ -114,7 +114,7 @@ def command_line(text: str) -> bytes:
 
 def refusal_of(line: bytes) -> Refusal:
     """Return the refusal that a line beginning with ``-`` is."""
-    code, _, text = line.removeprefix(b"-ERR ").decode().partition(" ")
+    code, _, text = line.removeprefix(b"-ERR ").decode(errors="replace").partition(" ")
     return Refusal(code, text)
 
 

@@ -159,4 +159,6 @@ class Connection:
         try:
             yield
         except OSError as error:
+            # A reply that comes after all would be taken for that of the next command.
+            self._socket.close()
             raise BrokerLost(self._address) from error

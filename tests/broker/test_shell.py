@@ -6,6 +6,7 @@ import pty
 import re
 import select
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -50,7 +51,10 @@ class Terminal:
         os.close(self._handle)
 
     def type(self, keys: str) -> None:
-        os.write(self._handle, keys.encode())
+        self.press(keys.encode())
+
+    def press(self, keys: bytes) -> None:
+        os.write(self._handle, keys)
 
     def until(self, text: str) -> None:
         """Read until `text` has been shown behind what the last call waited for."""
@@ -101,7 +105,7 @@ def test_it_completes_shows_events_amid_typing_and_remembers(
         terminal.until('"amid"')
         # The line that was being typed is put back below, and goes on.
         terminal.until("> half a li")
-        terminal.type("\x15hello someone token=hunter2\r")
+        terminal.type("\x15hello someone TOKEN=hunter2\r")
         terminal.until("hello someone")
         terminal.until("hello someone")
         terminal.type("ack tweets 1\r")
@@ -133,6 +137,28 @@ def test_lines_that_are_pasted_are_sent_as_lines(broker: BrokerProcess, tmp_path
         terminal.until("+OK hello pasted")
         terminal.type("\x04")
         assert terminal.status() == 0
+
+
+def test_no_character_of_a_payload_begins_another_line(
+    client: SyncClient, broker: BrokerProcess, tmp_path: Path
+) -> None:
+    client.publish("t", Event(id="1", msg=1))
+    with Terminal(broker, tmp_path) as terminal:
+        terminal.type('\x1b[200~pub t {"id":"2","msg":"\u2028hello intruder\u2028"}\x1b[201~\r')
+        terminal.until("+OK pub t 1")
+        terminal.type("\x04")
+        assert terminal.status() == 0
+        assert "+OK hello intruder" not in terminal.shown
+
+
+def test_what_is_no_utf8_is_for_the_broker_to_refuse(broker: BrokerProcess, tmp_path: Path) -> None:
+    with Terminal(broker, tmp_path) as terminal:
+        terminal.press(b"comment t gr\xfcn\r")
+        terminal.until("-ERR bad_utf8")
+        terminal.type("\x1b[A\x04")
+        terminal.type("\x15\x04")
+        assert terminal.status() == 0
+    assert terminal.history.read_bytes() == b"comment t gr\xfcn\n"
 
 
 def test_it_says_so_when_the_broker_is_gone(broker: BrokerProcess, tmp_path: Path) -> None:
@@ -179,6 +205,27 @@ def test_what_a_script_says_behind_quit_is_not_sent(client: SyncClient, broker: 
     shell = _piped(broker, "ping\nQUIT\nping\n")
     assert shell.stdout.splitlines()[2:] == ["+PONG", "+OK bye"]
     assert (shell.stderr, shell.returncode) == ("", 0)
+
+
+def test_a_script_of_which_the_broker_has_not_seen_the_end_has_failed() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as door:
+        words = ["shell", "--broker", f"127.0.0.1:{door.getsockname()[1]}"]
+        shell = subprocess.Popen(
+            [sys.executable, "-m", "broker", *words],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        with shell, door.accept()[0] as connection:
+            connection.settimeout(PATIENCE_S)
+            connection.sendall(b"+OK tweetwire broker test, type help\n")
+            assert shell.stdin is not None
+            shell.stdin.write(b"ping\n")
+            shell.stdin.close()
+            with connection.makefile("rb") as said:
+                assert said.readline().startswith(b"hello ")
+            connection.shutdown(socket.SHUT_RDWR)
+            assert shell.wait(PATIENCE_S) == 2
 
 
 def _piped(broker: BrokerProcess, script: str) -> subprocess.CompletedProcess[str]:

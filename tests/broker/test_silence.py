@@ -1,18 +1,23 @@
 """A peer that is gone without a word, as behind a pulled cable: noticed by who waits for it, and by nobody else asked for."""
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from time import monotonic
 
 import anyio
 import pytest
 from anyio.abc import ByteStream, SocketAttribute, SocketStream
 
 from broker import Client, Event
+from broker.client.link import PAUSES_S
+from broker.greeting import watch_peer
 from tests.processes import BrokerProcess
 
 pytestmark = pytest.mark.anyio
 
 WITHIN_S = 90.0
+SUBSCRIBED = b"+OK sub t as=conn-1 from=0 pending=0\n"
 GONE = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError, OSError)
 
 
@@ -76,17 +81,13 @@ async def test_who_waits_for_events_gets_them_over_another_connection(broker: Br
         assert (event.id, client.connects > 1) == ("1", True)
 
 
-async def test_who_waits_for_a_reply_gets_it_over_another_connection(broker: BrokerProcess) -> None:
-    async with laid(broker) as cable, Client(cable.address, timeout_s=0.2) as client:
-        await client.ping()
-        cable.is_pulled = True
-        async with anyio.create_task_group() as tasks:
-            tasks.start_soon(client.publish, "t", Event(id="1", msg=1))
-            while cable.connections < 2:
-                await anyio.sleep(0.02)
-            cable.is_pulled = False
-        assert client.connects > 1
-        assert [event.id for event in (await client.read("t", 0)).events][-1] == "1"
+async def test_the_system_watches_over_the_machine_at_the_other_end(broker: BrokerProcess) -> None:
+    async with await anyio.connect_tcp("127.0.0.1", broker.port) as stream:
+        connection = stream.extra(SocketAttribute.raw_socket)
+        watch_peer(connection)
+        assert connection.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        if hasattr(socket, "TCP_KEEPIDLE"):
+            assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 30
 
 
 async def test_nobody_is_asked_who_is_not_waited_for(broker: BrokerProcess) -> None:
@@ -105,12 +106,11 @@ async def test_nobody_is_asked_who_is_not_waited_for(broker: BrokerProcess) -> N
         assert quiet.said == b""
 
 
-async def test_a_broker_that_answers_is_there_however_long_nothing_happens() -> None:
+@asynccontextmanager
+async def answering(answer: Callable[[bytes], Awaitable[bytes]]) -> AsyncIterator[str]:
     """In one process with the client, so that both are held up together where the machine is busy."""
-    pings, told = 0, anyio.Event()
 
-    async def answer(stream: SocketStream) -> None:
-        nonlocal pings
+    async def serve(stream: SocketStream) -> None:
         async with stream:
             await stream.send(b"+OK tweetwire broker test, type help\n")
             rest = b""
@@ -120,17 +120,67 @@ async def test_a_broker_that_answers_is_there_however_long_nothing_happens() -> 
                 except GONE:
                     return
                 for line in filter(None, lines):
-                    pings += line == b"ping"
-                    await stream.send(b"+PONG\n" if line == b"ping" else b"+OK sub t as=conn-1 from=0 pending=0\n")
-                if pings > 1:
-                    told.set()
+                    await stream.send(await answer(line))
 
     async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as tasks:
-        tasks.start_soon(listener.serve, answer)
-        address = f"127.0.0.1:{listener.extra(SocketAttribute.local_port)}"
+        tasks.start_soon(listener.serve, serve)
         with anyio.fail_after(WITHIN_S):
-            async with Client(address, timeout_s=0.4) as client:
-                await client.subscribe("t")
-                await told.wait()
-                assert client.connects == 1
+            yield f"127.0.0.1:{listener.extra(SocketAttribute.local_port)}"
+        tasks.cancel_scope.cancel()
+
+
+async def test_a_broker_that_answers_is_there_however_long_nothing_happens() -> None:
+    pings, told = 0, anyio.Event()
+
+    async def answer(line: bytes) -> bytes:
+        nonlocal pings
+        pings += line == b"ping"
+        if pings > 1:
+            told.set()
+        return b"+PONG\n" if line == b"ping" else SUBSCRIBED
+
+    async with answering(answer) as address, Client(address, timeout_s=0.4) as client:
+        await client.subscribe("t")
+        await told.wait()
+        assert client.connects == 1
+
+
+async def test_what_takes_the_broker_long_is_waited_for_or_it_would_be_done_twice() -> None:
+    published = 0
+
+    async def answer(line: bytes) -> bytes:
+        nonlocal published
+        if not line.startswith(b"pub"):
+            return SUBSCRIBED
+        published += 1
+        await anyio.sleep(1.0)
+        return b"+OK pub t 0 synced\n"
+
+    async with answering(answer) as address, Client(address, timeout_s=0.1) as client:
+        await client.subscribe("t")
+        await client.publish("t", Event(id="1", msg=1))
+        assert (published, client.connects) == (1, 1)
+
+
+async def test_a_broker_that_greets_and_ends_is_asked_once_a_connection_and_less_and_less_often() -> None:
+    said: list[list[bytes]] = []
+
+    async def end(stream: SocketStream) -> None:
+        said.append([])
+        async with stream:
+            await stream.send(b"+OK tweetwire broker test, type help\n")
+            with suppress(*GONE):
+                said[-1] += (await stream.receive()).split(b"\n")
+                while b"hello" not in b"".join(said[-1]):
+                    said[-1] += (await stream.receive()).split(b"\n")
+
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as tasks:
+        tasks.start_soon(listener.serve, end)
+        began = monotonic()
+        with anyio.fail_after(WITHIN_S):
+            async with Client(f"127.0.0.1:{listener.extra(SocketAttribute.local_port)}"):
+                while len(said) < 6:
+                    await anyio.sleep(0.02)
+        assert monotonic() - began > sum(PAUSES_S[:4])
+        assert all(sum(line.startswith(b"hello") for line in lines) <= 1 for lines in said)
         tasks.cancel_scope.cancel()

@@ -65,6 +65,15 @@ async def sentences_of(login: Login) -> list[str]:
     return [*said, login.reason(error.value)]
 
 
+def test_one_who_begins_no_handshake_does_not_hold_up_the_end(tmp_path: Path, certificates: Path) -> None:
+    with (
+        BrokerProcess(tmp_path / "broker", *files_of(certificates, "server")[:2]) as broker,
+        socket.create_connection(("127.0.0.1", broker.port)),
+    ):
+        # The handshake would be waited for half a minute.
+        assert broker.terminate(timeout_s=20.0) == 0
+
+
 async def test_a_client_without_tls_is_told_by_a_broker_that_speaks_it(secure: BrokerProcess) -> None:
     for sentence in await sentences_of(Login(secure.address)):
         assert sentence == (
