@@ -29,5 +29,5 @@ def retry_after_s(header: str | None, now_s: float) -> float | None:
         return float(header)
     try:
         return max(parsedate_to_datetime(header).timestamp() - now_s, 0.0)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         return None

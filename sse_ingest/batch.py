@@ -37,13 +37,16 @@ class Reject(Struct):
 
 
 class Batch(Struct):
-    """Tweets by id and rejects, up to `size` of both together; `repeated` are tweets that it holds already."""
+    """Tweets by id and rejects, up to `size` of both together.
+
+    `repeated` are accounts and numbers of tweets that it holds already, once each time that they came again.
+    """
 
     size: int
     bytes: int = 0
     tweets: dict[str, Entry] = field(default_factory=dict)
     rejects: list[Reject] = field(default_factory=list)
-    repeated: list[Entry] = field(default_factory=list)
+    repeated: list[tuple[Account, int]] = field(default_factory=list)
 
     def __len__(self) -> int:
         return len(self.tweets) + len(self.rejects)
@@ -59,7 +62,7 @@ class Batch(Struct):
             self.rejects.append(item)
             self.bytes += len(item.document["raw"])
         elif item.tweet.id in self.tweets:
-            self.repeated.append(item)
+            self.repeated.append((item.account, item.number))
         else:
             self.tweets[item.tweet.id] = item
             self.bytes += len(item.tweet.document) + len(item.tweet.profile)
@@ -72,15 +75,15 @@ class Batch(Struct):
             else:
                 entry.account.already_there += 1
             entry.account.progress.settle(entry.number)
-        for entry in self.repeated:
-            entry.account.already_there += 1
-            entry.account.progress.settle(entry.number)
+        for account, number in self.repeated:
+            account.already_there += 1
+            account.progress.settle(number)
         for reject in self.rejects:
             reject.account.rejected += 1
             reject.account.progress.settle(reject.number)
 
     def halves(self) -> tuple["Batch", "Batch"]:
-        """Split it in two that hold the same, to find the document that MongoDB refuses."""
+        """Split it in two that hold the same: one may hold the document that MongoDB refuses, and each less than it."""
         items: list[Entry | Reject] = [*self.tweets.values(), *self.rejects]
         first, second = Batch(self.size), Batch(self.size)
         for place, item in enumerate(items):

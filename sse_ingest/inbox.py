@@ -13,7 +13,7 @@ from sse_ingest.handover import RawEvent
 __all__ = ["Inbox"]
 
 INBOX_BYTES_MAX = 64 << 20
-"""What waits for a worker of one source, at most; it takes effect where events are very much larger than tweets."""
+"""What waits for a worker of one source, and one event; it takes effect where events are very much larger than tweets."""
 
 TASK_BYTES_MAX = 8 << 20
 

@@ -6,6 +6,7 @@
 Each arrow waits when the next place is full, so a MongoDB that is away stops the readers, and TCP their servers.
 """
 
+import random
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
@@ -17,6 +18,7 @@ from pymongo.errors import PyMongoError
 from broker.mongodb import reason_of
 from broker.program import logger
 from sse_ingest.account import Account
+from sse_ingest.backoff import pause_s
 from sse_ingest.batch import Entry, Reject, reject_document
 from sse_ingest.handover import NoticeFound, RawEvent, Rejected, Reply, Scored
 from sse_ingest.hashtags import HashtagCounts
@@ -34,6 +36,7 @@ from sse_ingest.writer import Item, Writer
 __all__ = ["Ingest", "Line", "LineSettings", "Stored", "WriterSize"]
 
 HASHTAGS_PAUSE_S = 1.0
+HASHTAGS_PAUSE_MAX_S = 300.0
 HASHTAGS_SHARE = 0.02
 """Of the time, for writing the hashtags' file, which takes seconds where there are millions of them."""
 
@@ -140,6 +143,7 @@ class Ingest:
         self.is_started = False
         self._began_at = datetime.now(UTC)
         self._counting = anyio.CancelScope()
+        self._count_failures = 0
         self._hashtags_due = 0.0
         self._is_file_lost = False
 
@@ -162,11 +166,14 @@ class Ingest:
         """Work until every source has ended and everything is written."""
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(self._count_stored_hashtags)
-            tasks.start_soon(self.writer.run)
-            async with anyio.create_task_group() as lines:
-                for line in self.lines:
-                    lines.start_soon(line.run)
-            self.writer.end()
+            async with anyio.create_task_group() as writing:
+                writing.start_soon(self.writer.run)
+                async with anyio.create_task_group() as lines:
+                    for line in self.lines:
+                        lines.start_soon(line.run)
+                self.writer.end()
+            if self._count_failures:
+                self._counting.cancel()
 
     async def drain(self) -> None:
         """Read no more, and let `run` end once everything that has been read is written."""
@@ -212,16 +219,17 @@ class Ingest:
                 )
 
     async def _count_stored_hashtags(self) -> None:
-        is_told = False
         with self._counting:
             while not self.hashtags.is_whole:
                 try:
                     self.hashtags.add_stored(await self.store.hashtags(self._began_at))
                 except PyMongoError as error:
-                    if not is_told:
+                    if not self._count_failures:
                         log.warning("cannot count the stored hashtags, trying on", reason=reason_of(error))
-                    is_told = True
-                    await anyio.sleep(HASHTAGS_PAUSE_S)
+                    self._count_failures += 1
+                    await anyio.sleep(
+                        pause_s(self._count_failures, HASHTAGS_PAUSE_S, HASHTAGS_PAUSE_MAX_S, random.random)
+                    )
 
     def _count_hashtags(self, entry: Entry) -> None:
         self.hashtags.add(entry.tweet.hashtags)

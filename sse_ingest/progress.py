@@ -44,10 +44,9 @@ class Progress:
         return event.number
 
     def withdraw(self, number: int) -> None:
-        """Forget the event that was noted last: it was not let in."""
+        """Forget an event: it was not let in."""
         if number != UNTRACKED:
-            del self._by_number[number]
-            self._order.pop()
+            self._order.remove(self._by_number.pop(number))
 
     def expect(self, number: int, parts: int) -> None:
         """Say into how many parts an event has come apart; with none it is settled."""

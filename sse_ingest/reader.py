@@ -15,6 +15,8 @@ from sse_ingest.sources import Feed, Source, SourceRefused, SourceState
 
 __all__ = ["Reader"]
 
+BEFORE_S = 1.0
+
 log = logger()
 
 
@@ -68,8 +70,8 @@ class Reader:
 
     def _read(self, feed: Feed, stopped: threading.Event, before: threading.Thread | None) -> None:
         if before is not None:
-            # It may be taking back an event that it found no room for, which has to be the latest.
-            before.join()
+            # What it has read last goes first. One that waits for an answer cannot be ended, and brings nothing any more.
+            before.join(BEFORE_S)
         try:
             for arrival in feed:
                 # Before it is put: a worker may have settled it before this thread runs again.

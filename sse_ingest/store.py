@@ -48,6 +48,7 @@ CONFLICTS_MAX = 6
 HASHTAGS_TIMEOUT_S = 4 * 3600.0
 
 _DUPLICATE_KEY = 11000
+_TOO_LARGE_FOR_CACHE = 388
 _REFUSED = (BulkWriteError, DocumentTooLarge, BSONError, OverflowError, UnicodeError)
 
 log = logger()
@@ -104,35 +105,40 @@ class Store:
         """Write a batch, for as long as it takes, and return the tweets that were new.
 
         A document that MongoDB refuses does not hurt the others: it becomes a reject. A batch that meets others again
-        and again is written in parts.
+        and again, or is more than MongoDB takes at once, is written in parts.
         """
+        # Also those of attempts whose commit went through unseen: to the next attempt they are there already.
+        return await self._settle(batch, set())
+
+    async def _settle(self, batch: Batch, inserted: set[str]) -> list[Entry]:
         try:
-            return await self._settle_together(batch)
+            return await self._settle_together(batch, inserted)
         except _REFUSED as error:
             if len(batch) <= 1:
                 log.warning("MongoDB refuses a document", reason=reason_of(error))
                 await self._settle_refused(batch, reason_of(error))
                 return []
         except OperationFailure as error:
-            if len(batch) <= 1 or not _is_conflict(error):
+            if len(batch) <= 1 or not (_is_conflict(error) or _is_too_much(error)):
                 raise
-            log.debug("a batch meets others again and again", tweets=len(batch), reason=reason_of(error))
+            log.debug("a batch is written in parts", tweets=len(batch), reason=reason_of(error))
         first, second = batch.halves()
-        return [*await self.settle(first), *await self.settle(second)]
+        return [*await self._settle(first, inserted), *await self._settle(second, inserted)]
 
-    async def _settle_together(self, batch: Batch) -> list[Entry]:
+    async def _settle_together(self, batch: Batch, inserted: set[str]) -> list[Entry]:
         now = datetime.now(UTC)
-        # Also those of attempts whose commit went through unseen: to the next attempt they are there already.
-        inserted: set[str] = set()
         retry = stamina.AsyncRetryingCaller(
             attempts=None, timeout=None, wait_initial=0.05, wait_max=5.0, wait_jitter=0.2
         )
+        # Not the batch itself in the function: it would stay until Python next looks for cycles.
+        is_one = len(batch) <= 1
         conflicts = 0
 
         def is_worth_a_retry(error: Exception) -> bool:
             nonlocal conflicts
             conflicts += _is_conflict(error)
-            return self._is_worth_a_retry(error) and (len(batch) <= 1 or conflicts < CONFLICTS_MAX)
+            can_be_halved = not is_one and (conflicts >= CONFLICTS_MAX or _is_too_much(error))
+            return self._is_worth_a_retry(error) and not can_be_halved
 
         await retry.on(is_worth_a_retry)(self._transaction, batch, now, inserted)
         self._is_back()
@@ -152,7 +158,7 @@ class Store:
             substitute.add(Reject(document, reject.account, reject.number))
         substitute.repeated = batch.repeated
         try:
-            await self._settle_together(substitute)
+            await self._settle_together(substitute, set())
         except _REFUSED:
             log.exception("a rejected event cannot be kept")
             substitute.settle(set())
@@ -261,6 +267,11 @@ def _is_conflict(error: Exception) -> bool:
         and error.has_error_label("TransientTransactionError")
         and not isinstance(error, ConnectionFailure)
     )
+
+
+def _is_too_much(error: Exception) -> bool:
+    """Whether a transaction is more than MongoDB's cache takes, as it is told from version 6.2 on; before, as a conflict."""
+    return isinstance(error, OperationFailure) and error.code == _TOO_LARGE_FOR_CACHE
 
 
 def _is_race(error: Exception) -> bool:

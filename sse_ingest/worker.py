@@ -25,7 +25,7 @@ __all__ = ["Job", "find", "scorer_of", "work"]
 
 TEXTS_REMEMBERED = 10_000
 CHARACTERS_REMEMBERED = 1000
-"""Longer texts are rare, and thousands of very long ones would fill the memory."""
+"""Longer texts are rare, and thousands of very long ones would fill the memory; they are scored each time."""
 
 NICENESS = 5
 """What is scored ahead waits for MongoDB anyway; so where cores are few MongoDB and the ingester go first."""

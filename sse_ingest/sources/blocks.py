@@ -3,7 +3,7 @@
 By the SSE standard (https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream): lines end
 with LF, CRLF or CR and with nothing else; a byte order mark at the start is no text; an empty line ends an event; what
 has no empty line behind it when the stream ends is incomplete and dropped; ``id`` stays until another comes, and counts
-with its empty line; ``retry`` is digits.
+with its empty line; ``retry`` is digits. Beyond it, an ``id`` of more than 4 KiB, which no request could carry, is none.
 
 sseclient-py does not know of these by itself; so each block goes to it with LF alone and ended by an empty line.
 """
@@ -122,7 +122,8 @@ def _field(line: bytes) -> tuple[bytes, bytes] | None:
         return None
     name, _, value = line.partition(b":")
     value = value.removeprefix(b" ")
-    is_valid = (name == b"id" and b"\0" not in value) or (name == b"retry" and value.isdigit())
+    is_id = name == b"id" and b"\0" not in value and len(value) <= _HEAD_BYTES
+    is_valid = is_id or (name == b"retry" and value.isdigit())
     return (name, value) if is_valid else None
 
 

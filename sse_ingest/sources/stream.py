@@ -34,13 +34,15 @@ _HEADERS = {
     # Wikimedia turns away clients that do not say who they are.
     "User-Agent": f"tweetwire/{version('tweetwire')} (+https://github.com/tweetwire/tweetwire)",
 }
-_UNKNOWN_ID = frozenset({400, 410, 412, 416})
+_UNKNOWN_ID = frozenset({400, 410, 412, 413, 416, 431})
 _LATER = frozenset({408, 425, 429})
 _NO_ENTRY = frozenset({401, 403})
 _MISSED = "without an id: what it sent meanwhile cannot be had again"
 
 NOT_FOUND_MAX = 3
 """So many 404 before a stream is found again are about our last id, as one alone need not be."""
+
+NAME_BYTES_MAX = 400
 
 ASKED_MAX = 10
 """How many times our own longest pause a server may ask for."""
@@ -109,6 +111,8 @@ class EventStream:
     def _connection(self, http: httpx.Client) -> Iterator[Arrival]:
         """Yield the events of one connection; returns only if there will be no other. Raises `_Lost`."""
         self._state.becomes("connecting")
+        # Nobody needs them here, and one that cannot be sent back would end every later request.
+        http.cookies.clear()
         headers = httpx.Headers(_HEADERS, encoding="utf-8")
         if self.last_id:
             headers["Last-Event-ID"] = self.last_id
@@ -124,7 +128,8 @@ class EventStream:
                 yield from arrivals(self._blocks(response), self._limits.event_bytes_max)
         except (httpx.TransportError, httpx.DecodingError, OSError) as error:
             raise _Lost(str(error) or type(error).__name__) from error
-        except (httpx.TooManyRedirects, httpx.InvalidURL) as error:
+        except (httpx.TooManyRedirects, httpx.InvalidURL, UnicodeError) as error:
+            # Among the last: a host's name, in the address or where it sends us on to, that cannot be one.
             raise self._refusal(f"{self._state.name} leads nowhere: {error}") from error
         finally:
             self._socket = None
@@ -220,4 +225,5 @@ def _only_data(body: bytes) -> bytes | None:
 
 
 def _name(event: str) -> str:
+    event = event[:NAME_BYTES_MAX]
     return event if event.isascii() else event.encode("latin-1").decode("utf-8", "replace")

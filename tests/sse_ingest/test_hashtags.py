@@ -2,9 +2,12 @@
 
 import json
 import time
+from datetime import datetime
 from pathlib import Path
 
+import anyio
 import pytest
+from pymongo.errors import OperationFailure
 
 from broker.errors import StartError
 from sse_ingest.hashtags import HashtagCounts
@@ -106,3 +109,21 @@ async def test_a_file_that_takes_long_is_written_now_and_then_and_at_the_end(
     await ingest.run()
     await ingest.write_hashtags()
     assert len(json.loads((tmp_path / "hashtags.json").read_text())) == 4
+
+
+@pytest.mark.anyio
+async def test_who_ends_with_the_sources_does_not_wait_for_a_count_that_fails(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = 0
+
+    async def hashtags(before: datetime) -> dict[str, int]:
+        nonlocal asked
+        asked += 1
+        raise OperationFailure("not authorized", 13)
+
+    monkeypatch.setattr(store, "hashtags", hashtags)
+    counts = HashtagCounts(tmp_path / "hashtags.json")
+    with anyio.fail_after(60):
+        await Ingest([], LineSettings(PoolSize(), 1, "vader", None), WriterSize(), Stored(store, counts, {})).run()
+    assert (asked > 0, counts.is_whole) == (True, False)

@@ -33,6 +33,14 @@ def test_an_event_that_was_not_let_in_holds_nothing_up() -> None:
     assert progress.position == "3"
 
 
+def test_an_event_is_taken_back_also_where_others_were_noted_meanwhile() -> None:
+    progress = Progress()
+    first, second = progress.begin("1"), progress.begin("2")
+    progress.withdraw(first)
+    progress.expect(second, 0)
+    assert progress.position == "2"
+
+
 def test_events_without_ids_are_not_followed() -> None:
     progress = Progress("5")
     assert progress.begin("") == UNTRACKED

@@ -12,7 +12,7 @@ from sse_ingest.inbox import Inbox
 from sse_ingest.reader import Reader
 from sse_ingest.sources import Arrival, Source, SourceState
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(30)]
+pytestmark = pytest.mark.anyio
 LAST = 20
 
 

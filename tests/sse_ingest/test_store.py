@@ -1,5 +1,6 @@
 """In MongoDB each tweet is there once and counts once, whatever is sent twice and whatever breaks."""
 
+import gc
 import sys
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -7,12 +8,12 @@ from typing import Any
 import anyio
 import pytest
 from pymongo.database import Database
-from pymongo.errors import AutoReconnect
+from pymongo.errors import AutoReconnect, OperationFailure
 
 from broker.errors import StartError
 from sse_ingest import store as store_module
 from sse_ingest.account import Account
-from sse_ingest.batch import Reject, reject_document
+from sse_ingest.batch import Batch, Reject, reject_document
 from sse_ingest.store import Store
 from tests.sse_ingest.samples import status, user
 from tests.sse_ingest.stored import assert_counts_are_exact, batch_of
@@ -137,6 +138,37 @@ async def test_a_batch_that_meets_others_again_and_again_is_written_in_parts(
             session.abort_transaction()
     assert (account.stored, account.in_flight) == (6, 0)
     assert_counts_are_exact(database)
+
+
+async def test_a_batch_that_is_more_than_mongodb_takes_at_once_is_written_in_parts(
+    store: Store, database: Database[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    write = store._write_batch
+
+    async def write_little(batch: Batch, *arguments: Any) -> None:
+        sizes.append(len(batch))
+        if len(batch) > 2:
+            # As MongoDB tells it from version 6.2 on.
+            raise OperationFailure("transaction is too large and will not fit in the storage engine cache", 388)
+        await write(batch, *arguments)
+
+    monkeypatch.setattr(store, "_write_batch", write_little)
+    account = Account(read=6)
+    new = await store.settle(batch_of(account, *map(status, range(1, 7))))
+    assert sizes == [6, 3, 1, 2, 3, 1, 2]
+    assert (len(new), account.stored, account.in_flight) == (6, 6, 0)
+    assert_counts_are_exact(database)
+
+
+async def test_a_batch_that_is_settled_stays_nowhere_until_python_looks_for_cycles(store: Store) -> None:
+    gc.collect()
+    gc.disable()
+    try:
+        await store.settle(batch_of(Account(), status(1), status(2)))
+        assert [one for one in gc.get_objects() if type(one) is Batch] == []
+    finally:
+        gc.enable()
 
 
 def test_a_batch_of_large_documents_is_full_before_mongodbs_cache_is() -> None:

@@ -367,6 +367,38 @@ def test_a_server_that_asks_for_no_pause_or_for_an_endless_one_gets_ours(retry: 
     assert least <= pause <= 1.2 * max(least, 1.0)
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        response("302 Found", "Location: http://a..b/"),
+        response("302 Found", "Location: http://xn--/"),
+        response("503 Busy", "Retry-After: Mon, 99999999999 Jan 2020 00:00:00 GMT"),
+        response("503 Busy").replace(b"Connection", b"Set-Cookie: city=Z\xfcrich\r\nConnection"),
+        response("413 Too Large"),
+        response("431 Headers Too Large"),
+    ],
+)
+def test_nothing_that_a_server_says_ends_a_stream_that_has_been_read(odd: bytes) -> None:
+    data, _ = events_of(whole(FIRST), saying(odd), whole(SECOND))
+    assert data == ["first", "second"]
+
+
+def test_an_address_that_can_be_none_is_refused_with_a_reason() -> None:
+    with pytest.raises(SourceRefused, match="leads nowhere"):
+        list(EventStream("http://a..b/", SourceState("test"), QUICK))
+
+
+def test_names_and_ids_without_an_end_are_not_kept() -> None:
+    long = b"x" * 100_000
+    with ScriptedServer(
+        whole(b"id: 1\nevent: " + long + b"\ndata: a\n\n", b"id: " + long + b"\ndata: b\n\n")
+    ) as server:
+        stream = stream_of(server, QUICK)
+        first, second = list(stream)
+    assert len(first.event.type) <= 400
+    assert (first.last_id, second.last_id) == ("1", "1")
+
+
 def test_a_server_that_is_read_for_the_first_time_has_left_no_gap() -> None:
     with ScriptedServer(lambda peer: peer.send(response("503 Busy")), whole(b"data: a\n\n")) as server:
         state = SourceState("test")
