@@ -4,8 +4,12 @@ It reads the log a few times a second instead of subscribing: nothing of it is v
 as a delivery, events come in the order of the log, and none is missed however slow the terminal is.
 """
 
+import signal
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import FrameType
 from typing import Final
 
 from pydantic import Field
@@ -39,19 +43,16 @@ class Tail(Connection):
     is_json: bool = Field(False, alias="json", description="write the events as they are stored, a JSON line each")
 
     def carry_out(self) -> None:
-        """Show events until the end, the count, or Ctrl-C."""
-        with self.connect() as client:
-            try:
-                self._show(client)
-            except KeyboardInterrupt:
-                return
+        """Show events until the end, the count, or a signal."""
+        with self.connect() as client, suppress(KeyboardInterrupt), _interrupts() as interrupts:
+            self._show(client, interrupts)
 
-    def _show(self, client: SyncClient) -> None:
+    def _show(self, client: SyncClient, interrupts: list[int]) -> None:
         end = None if self.follow else self._end(client)
         at: int | str = self.from_ or ("latest" if self.follow else "earliest")
         left = self.count
         console = terminal()
-        while left != 0:
+        while left != 0 and not interrupts:
             lines, after = client.read_lines(self.topic, at, limit=PAGE if left is None else min(left, PAGE))
             for line in lines:
                 if self.is_json:
@@ -68,3 +69,20 @@ class Tail(Connection):
 
     def _end(self, client: SyncClient) -> int:
         return next((topic.next for topic in client.topics() if topic.topic == self.topic), 0)
+
+
+@contextmanager
+def _interrupts() -> Iterator[list[int]]:
+    """Note SIGINT and SIGTERM, too: an exception that comes where Python drops them, as in a finalizer, would end nothing."""
+    noted: list[int] = []
+
+    def note(number: int, _frame: FrameType | None) -> None:
+        noted.append(number)
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield noted
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

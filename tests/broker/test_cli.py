@@ -1,5 +1,6 @@
 """The command line on a real broker: what a person sees, what a program reads, and how each command ends."""
 
+import io
 import json
 import os
 import signal
@@ -8,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator
+from contextlib import redirect_stdout, suppress
 from pathlib import Path
 from typing import Any, Self
 
@@ -292,6 +294,21 @@ def test_tail_follows_and_disturbs_nobody(client: SyncClient, broker: BrokerProc
         tail.send_signal(signal.SIGINT)
         assert tail.communicate(timeout=PATIENCE_S) == ("", "")
         assert tail.returncode == 0
+
+
+def test_an_interrupt_that_python_drops_ends_tail_all_the_same(client: SyncClient, broker: BrokerProcess) -> None:
+    publish(client, numbered(3))
+
+    class Dropping(io.StringIO):
+        """Interrupted where exceptions are dropped, as in a finalizer."""
+
+        def flush(self) -> None:
+            with suppress(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+
+    with redirect_stdout(Dropping()) as shown:
+        assert main(["tail", "tweets", "--from", "earliest", "--json", "--broker", broker.address]) == 0
+    assert shown.getvalue().count("\n") == 3
 
 
 @pytest.mark.parametrize(("end", "status"), [("SIGTERM", 0), ("SIGKILL of the broker", 2)])
