@@ -6,11 +6,22 @@ from errno import ECONNABORTED, ECONNRESET, EPIPE
 from typing import Final
 
 import anyio
+from anyio.abc import ByteStream
 
+from broker.addresses import split_address
 from broker.errors import BrokerUnreachable, TlsFailed
 from broker.protocol import replies
 
-__all__ = ["GREETING_MAX", "NOT_TLS", "SPEAKS_TLS", "first_bytes", "see_greeting", "unreachable", "watch_peer"]
+__all__ = [
+    "GREETING_MAX",
+    "NOT_TLS",
+    "SPEAKS_TLS",
+    "first_bytes",
+    "open_stream",
+    "see_greeting",
+    "unreachable",
+    "watch_peer",
+]
 
 GREETING_MAX: Final = 4096
 SPEAKS_TLS: Final = b"-ERR forbidden this port speaks TLS"
@@ -36,6 +47,14 @@ def first_bytes(tls: ssl.SSLContext | None) -> bytes:
     waits for the greeting; from as many bytes as the head of a TLS record has it sees that no hello will come.
     """
     return b"" if tls is not None else _NOTHING
+
+
+async def open_stream(address: str, tls: ssl.SSLContext | None) -> ByteStream:
+    """Connect, with TLS or without. Raises what `unreachable` translates."""
+    host, port = split_address(address)
+    if tls is None:
+        return await anyio.connect_tcp(host, port)
+    return await anyio.connect_tcp(host, port, ssl_context=tls, tls_standard_compatible=False)
 
 
 def watch_peer(connection: socket.socket) -> None:

@@ -9,7 +9,7 @@ from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from broker.addresses import split_address
-from broker.greeting import unreachable
+from broker.greeting import open_stream, unreachable
 from broker.kinds import Address, OptionalFile, Switch
 from broker.program import Name, settings_config
 from broker.sync_client import SyncClient
@@ -65,13 +65,10 @@ class Connection(BaseSettings):
 
     async def connect_stream(self) -> ByteStream:
         """Connect for those who speak and listen at once. Raises BrokerUnreachable, TlsFailed, StartError."""
-        host, port = split_address(self.broker)
         context = self._tls_context()
         try:
             with anyio.fail_after(self.timeout):
-                if context is None:
-                    return await anyio.connect_tcp(host, port)
-                return await anyio.connect_tcp(host, port, ssl_context=context, tls_standard_compatible=False)
+                return await open_stream(self.broker, context)
         except (OSError, anyio.EndOfStream, anyio.BrokenResourceError) as error:
             raise unreachable(self.broker, error, context) from error
 

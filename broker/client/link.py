@@ -14,13 +14,12 @@ import anyio
 import structlog
 from anyio.abc import ByteStream, SocketAttribute
 
-from broker.addresses import split_address
 from broker.client.commands import Command, PingCommand
 from broker.client.publisher import Publisher
 from broker.client.unanswered import Unanswered
 from broker.errors import BrokerError, BrokerUnreachable, Refusal, TlsFailed
 from broker.events import StoredEvent
-from broker.greeting import GREETING_MAX, first_bytes, see_greeting, unreachable, watch_peer
+from broker.greeting import GREETING_MAX, first_bytes, open_stream, see_greeting, unreachable, watch_peer
 
 __all__ = ["Link", "Opened"]
 
@@ -137,13 +136,8 @@ class Link:
 
     async def _connect(self) -> Opened:
         """Connect, and wait to be greeted. Raises BrokerUnreachable, TlsFailed, and Refusal of a broker that has no room."""
-        host, port = split_address(self.address)
         try:
-            stream: ByteStream = (
-                await anyio.connect_tcp(host, port)
-                if self._tls is None
-                else await anyio.connect_tcp(host, port, ssl_context=self._tls, tls_standard_compatible=False)
-            )
+            stream = await open_stream(self.address, self._tls)
             watch_peer(stream.extra(SocketAttribute.raw_socket))
             return await self._greeted(stream)
         except (OSError, anyio.EndOfStream, anyio.BrokenResourceError) as error:

@@ -345,6 +345,11 @@ def test_a_missing_server_is_one_sentence(tmp_path: Path, mongo_url: str, broker
     assert "no MongoDB answers" in log if missing == "mongo" else "no broker answers" in log
 
 
+def status_of(*flags: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "change_stream", "status", *flags]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+
+
 def test_whom_the_broker_refuses_is_told_with_the_flags_to_see(
     tmp_path: Path, mongo_url: str, database: Mongo, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -361,14 +366,7 @@ def test_whom_the_broker_refuses_is_told_with_the_flags_to_see(
         assert unknown in (log := publisher.log_path.read_text())
         assert "c-wrong" not in log
         where = ["--mongo-url", mongo_url, "--broker", guarded.address, "--database", database.name]
-        done = subprocess.run(
-            [sys.executable, "-m", "change_stream", "status", *where, *one],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        done = status_of(*where, *one)
     assert done.returncode == 2, done.stderr
     assert "topic tweets: unauthenticated it has users; set --broker-user" in done.stderr.splitlines()[-1]
 
@@ -387,14 +385,7 @@ def test_over_tls_it_publishes_and_without_it_is_one_sentence(
                 until(lambda: [topic.next for topic in client.topics() if topic.topic == "tweets"] == [1])
             assert publisher.terminate() == 0
         where = ["--mongo-url", mongo_url, "--broker", secure.address, "--database", database.name]
-        done = subprocess.run(
-            [sys.executable, "-m", "change_stream", "status", *where, *one],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
+        done = status_of(*where, *one)
     assert done.returncode == 2, done.stderr
     assert done.stderr.splitlines()[-1].endswith("speaks TLS only, and this client does not; see --broker-tls")
 
