@@ -14,7 +14,7 @@ from bench.settings import BenchSettings
 
 __all__ = ["Runner"]
 
-# Longer than any row takes on a slow machine.
+# Longer than any round takes on a slow machine.
 _HUNG_S = 300.0
 
 
@@ -33,7 +33,7 @@ class Runner:
         self.rows: list[Row] = []
         self.growths: list[Growth] = []
         self._names = [name for name in ROWS if name in settings.only or not settings.only]
-        self._rounds = Rounds(settings.rounds, settings.row_time, tell)
+        self._rounds = Rounds(settings.rounds, settings.row_time, self._tell_round)
         self._tell = tell
         self._began = time.monotonic()
 
@@ -90,6 +90,10 @@ class Runner:
         if self.seconds > self.settings.budget:
             raise NotMeasured(f"the time of the run was up (--budget {self.settings.budget:g}s)")
 
+    def _tell_round(self, text: str) -> None:
+        self._tell(text)
+        _give_time()
+
     def _told(self, name: str, error: Exception | _Hung) -> str:
         self._tell(f"{name} failed:\n{''.join(traceback.format_exception(error))}")
         return f"{type(error).__name__.strip('_')}: {str(error).partition(chr(10))[0]}"
@@ -97,15 +101,19 @@ class Runner:
 
 @contextmanager
 def _watched() -> Iterator[None]:
-    """Raise _Hung in the block where it does not end."""
+    """Raise _Hung in the block where neither it nor one of its rounds ends."""
 
     def interrupt(*_: object) -> None:
         raise _Hung
 
     before = signal.signal(signal.SIGALRM, interrupt)
-    signal.setitimer(signal.ITIMER_REAL, _HUNG_S)
+    _give_time()
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+def _give_time() -> None:
+    signal.setitimer(signal.ITIMER_REAL, _HUNG_S)

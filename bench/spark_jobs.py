@@ -28,8 +28,8 @@ from spark.stats_topic import window_events
 __all__ = ["StatisticsRate", "WindowLatency", "backlog_statistics", "window_latency"]
 
 MASTER: Final = "local[2]"
-BATCHES: Final = 12
-WARM_BATCHES: Final = 6
+BATCHES: Final = 8
+WARM_BATCHES: Final = 4
 LOOK_S: Final = 0.5
 """How often a query is looked at: its progress comes as text, and reading that takes Java and Python milliseconds."""
 BACKLOG_RATE: Final = 10_000
@@ -63,7 +63,7 @@ def backlog_statistics(settings: BenchSettings) -> StatisticsRate:
     At the benchmark's own size a micro-batch is as large as the program's default.
     """
     changes = _changes(1000, settings.size)
-    count = max(1200, settings.events * 6)
+    count = BATCHES * max(100, settings.events)
     with broker_process("--topic", "tweets") as (port, _), folder() as home, _session(home) as session:
         with SyncClient(f"127.0.0.1:{port}") as client:
             client.publish_many("tweets", _backlog(changes, count))

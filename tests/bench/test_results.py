@@ -1,5 +1,6 @@
 """Rows, growths, rounds: what the benchmark makes of what it measures."""
 
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from bench.results import Results, read_results
 from bench.rounds import Rounds
 from bench.row import Growth, Row
 from bench.rows import Growing
+from bench.settings import BenchSettings
 
 
 def results_of(*rows: Row, growths: tuple[Growth, ...] = ()) -> Results:
@@ -150,6 +152,15 @@ class TestRun:
         status, rows = self.run(folder, monkeypatch, B1=hangs, B2=lambda *_: [row(1, goal=None)])
         assert status == FAILED
         assert [one.verdict for one in rows] == ["failed", "measured"]
+
+    def test_each_round_has_its_own_time(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(runner, "_HUNG_S", 1.0)
+
+        def takes_long(_: BenchSettings, rounds: Rounds) -> list[Row]:
+            return [row(*rounds("B1", lambda: time.sleep(0.3) or 1.0), goal=None)]
+
+        _, rows = self.run(folder, monkeypatch, B1=takes_long)
+        assert [one.verdict for one in rows] == ["measured"]
 
     def test_no_row_begins_when_the_time_is_up(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(runner, "ROWS", {"B1": lambda *_: [row(1)]})
