@@ -1,6 +1,6 @@
 """The jobs: which topics go through which statistic into which topic."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 from spark.changes import change_type, counted_changes
 from spark.options import broker_options
 from spark.rows import columns
+from spark.session import local_cores
 from spark.settings import SparkSettings
 from spark.stats_topic import window_events
 from spark.tweets_stats import tweets_stats
@@ -21,6 +22,13 @@ __all__ = ["JOBS", "Job", "checkpoint_of", "jobs_of", "sources_of", "start_query
 
 _POLL_S = 0.1
 """How often the source looks for a window that has ended; looking costs the broker one command."""
+_CORES_PER_STORE = 4
+"""Each of a query's shuffle partitions is a state store: a task and some files of every micro-batch, to merge a few windows.
+
+One merges what at least four cores count (0.6 µs a tweet, of 12 in all).
+"""
+_PARTITIONS = "spark.sql.shuffle.partitions"
+_EMPTY_BATCHES = "spark.sql.streaming.noDataMicroBatches.enabled"
 
 
 class Job(Struct, frozen=True):
@@ -96,19 +104,26 @@ def start_query(session: SparkSession, job: Job, settings: SparkSettings) -> Str
         .option("checkpointLocation", str(checkpoint_of(job, settings)))
         .trigger(processingTime=f"{_POLL_S} seconds")
     )
-    with _without(session, "spark.sql.streaming.noDataMicroBatches.enabled"):
+    with _meanwhile(session, {_EMPTY_BATCHES: "false", _PARTITIONS: str(_state_stores(session))}):
         return writer.start()
 
 
+def _state_stores(session: SparkSession) -> int:
+    cores = local_cores(str(session.sparkContext.master))
+    return int(str(session.conf.get(_PARTITIONS))) if cores is None else -(-cores // _CORES_PER_STORE)
+
+
 @contextmanager
-def _without(session: SparkSession, feature: str) -> Iterator[None]:
-    """Turn a feature off for a query that starts meanwhile; it keeps the settings of its start."""
-    before = str(session.conf.get(feature))
-    session.conf.set(feature, "false")
+def _meanwhile(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
+    """Change settings for a query that starts meanwhile, which keeps those of its start."""
+    before = {name: str(session.conf.get(name)) for name in settings}
     try:
+        for name, value in settings.items():
+            session.conf.set(name, value)
         yield
     finally:
-        session.conf.set(feature, before)
+        for name, value in before.items():
+            session.conf.set(name, value)
 
 
 def _rows(session: SparkSession, job: Job, settings: SparkSettings) -> DataFrame:

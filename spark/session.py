@@ -131,7 +131,7 @@ def _configuration(master: str, ui_port: int, scratch: Path | None, java: list[s
     if scratch is not None:
         configuration["spark.local.dir"] = str(scratch)
     cores = local_cores(master)
-    # A shuffle partition is a state store and a task of every batch: more than cores is loss, and Spark's own 200 is much.
+    # More partitions than cores are loss, and Spark's own 200 is much.
     configuration["spark.sql.shuffle.partitions"] = cores or _CLUSTER_PARTITIONS
     if cores is not None:
         # The one that is Spark's own choice starts a `readlink` for each end of each rename, forty times a micro-batch.

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from broker import Event, SyncClient
+from spark import jobs
 from spark.jobs import JOBS, start_query
 from spark.settings import SparkSettings
 from tests.processes import BrokerProcess
@@ -65,6 +66,12 @@ def counted(broker: BrokerProcess) -> int:
     return sum(window["tweets"] + window["late"] for window in windows(broker, "tweets_stats").values())
 
 
+def state_stores(query: StreamingQuery) -> int:
+    progress = query.lastProgress
+    assert progress
+    return progress.stateOperators[0].numShufflePartitions
+
+
 def with_watermarks(rows: list[Row], queries: list[StreamingQuery]) -> list[Row]:
     """Add to each row the watermark of the batch that read it."""
     watermarks: dict[int, int] = {}
@@ -105,14 +112,17 @@ def test_users_windows_end_by_the_clock_though_nothing_follows(broker: BrokerPro
     wait_until(lambda: len(windows(broker, "users_stats")) == len(expected), query)
     assert_close(windows(broker, "users_stats"), {reference.iso(start): window for start, window in expected.items()})
     assert_totals(totals(broker, "users_stats"), expected, reference.users_totals)
+    assert state_stores(query) == 1
 
 
 def test_a_restart_goes_on_where_it_was_and_the_broker_may_go_away_meanwhile(
-    broker: BrokerProcess, start: Start
+    broker: BrokerProcess, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changes = samples.changes(600)
     publish(broker, changes[:200])
-    first = start("tweets-stats", "--rows-max", "100")
+    with monkeypatch.context() as other_machine:
+        other_machine.setattr(jobs, "_CORES_PER_STORE", 1)
+        first = start("tweets-stats", "--rows-max", "100")
     wait_until(lambda: len(windows(broker, "tweets_stats")) > 0, first)
     first.stop()
     publish(broker, changes[200:400], first=200)
@@ -125,6 +135,7 @@ def test_a_restart_goes_on_where_it_was_and_the_broker_may_go_away_meanwhile(
     expected = reference.tweets_stats(with_watermarks(rows, [first, second]), WINDOW_MS)
     assert_tweets_equal(windows(broker, "tweets_stats"), expected)
     assert_totals(totals(broker, "tweets_stats"), expected)
+    assert state_stores(second) == state_stores(first) == 2
 
 
 def test_spark_reads_a_topic_as_a_table_and_writes_one(broker: BrokerProcess, spark_session: SparkSession) -> None:
