@@ -279,5 +279,5 @@ GROWTHS: Final[dict[str, Growing]] = {
     "B4": Growing("one delivery of 100", fan_out.deliveries_per_second, 0.3),
     "B5": Growing("stop and wait", latency.stop_and_wait, 0.3),
     "C1": Growing("change to topic", lambda settings: changes.change_backlog(settings).ours, 0.3),
-    "S1": Growing("topic to statistics", lambda settings: spark_jobs.backlog_statistics(settings).topic, 1 / 16),
+    "S1": Growing("topic to statistics", lambda settings: spark_jobs.backlog_statistics(settings).topic, 1 / 20),
 }

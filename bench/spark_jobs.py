@@ -28,8 +28,8 @@ from spark.stats_topic import window_events
 __all__ = ["StatisticsRate", "WindowLatency", "backlog_statistics", "window_latency"]
 
 MASTER: Final = "local[2]"
-BATCHES: Final = 8
-WARM_BATCHES: Final = 4
+BATCHES: Final = 10
+WARM_BATCHES: Final = 6
 LOOK_S: Final = 0.5
 """How often a query is looked at: its progress comes as text, and reading that takes Java and Python milliseconds."""
 BACKLOG_RATE: Final = 10_000
@@ -60,18 +60,19 @@ class WindowLatency(NamedTuple):
 def backlog_statistics(settings: BenchSettings) -> StatisticsRate:
     """S1: the statistics of a backlog, in the second half of its micro-batches: in the first, Java compiles the query.
 
-    At the benchmark's own size a micro-batch is as large as the program's default.
+    At the benchmark's own size a micro-batch is as large as the program's default; a job's first are smaller.
     """
     changes = _changes(1000, settings.size)
-    count = BATCHES * max(100, settings.events)
+    rows = max(100, settings.events)
+    count = BATCHES * rows
     with broker_process("--topic", "tweets") as (port, _), folder() as home, _session(home) as session:
         with SyncClient(f"127.0.0.1:{port}") as client:
             client.publish_many("tweets", _backlog(changes, count))
         words = ["tweets-stats", f"--broker=127.0.0.1:{port}", f"--checkpoint={home / 'checkpoint'}", "--trigger=0s"]
-        job = SparkSettings(_cli_parse_args=[*words, f"--rows-max={count // BATCHES}"])  # type: ignore[call-arg]
+        job = SparkSettings(_cli_parse_args=[*words, f"--rows-max={rows}"])  # type: ignore[call-arg]
         from_topic = _rate(start_query(session, _JOB, job))
-        rows = _made_rows(session, changes, count // BATCHES)
-        query = window_events(_JOB.statistic(counted_changes(rows, 10_000), 10_000), "tweets_stats")
+        made = _made_rows(session, changes, rows)
+        query = window_events(_JOB.statistic(counted_changes(made, 10_000), 10_000), "tweets_stats")
         stream = query.writeStream.format("noop").option("checkpointLocation", str(home / "rate")).start()
         return StatisticsRate(from_topic, _rate(stream))
 

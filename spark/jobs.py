@@ -132,6 +132,7 @@ def _rows(session: SparkSession, job: Job, settings: SparkSettings) -> DataFrame
         "topic": ",".join(sources_of(job, settings)),
         "from": settings.from_,
         "maxRecordsPerTrigger": str(settings.rows_max),
+        "paced": "true",
         "watermark": _milliseconds(settings.watermark),
         "window": _milliseconds(settings.window),
         "idle": _milliseconds(settings.idle),

@@ -26,7 +26,8 @@ class ReadOptions(Struct, frozen=True):
     broker: Login
     topics: tuple[str, ...]
     start: Start
-    rows_max: int | None
+    rows_max: int
+    is_paced: bool
     ranges_max: int
     fail_on_data_loss: bool
     retry_s: float
@@ -41,6 +42,7 @@ class ReadOptions(Struct, frozen=True):
             topics=topics,
             start=parse_start(options.get("from", "earliest")),
             rows_max=_positive(options, "maxRecordsPerTrigger", 100_000),
+            is_paced=_is(options, "paced", "false"),
             ranges_max=_positive(options, "ranges", os.cpu_count() or 1),
             fail_on_data_loss=_is(options, "failOnDataLoss", "true"),
             retry_s=_milliseconds(options, "retry", "60s") / 1000,

@@ -46,7 +46,11 @@ class SparkSettings(ClientSettings):
         validate_default=True,
         description="how often tweets are taken in while no window ends; one that ends is never kept waiting",
     )
-    rows_max: int = Field(500_000, gt=0, description="most tweets in one micro-batch, save in one that ends a window")
+    rows_max: int = Field(
+        500_000,
+        gt=0,
+        description="most tweets in one micro-batch, save in one that ends a window; there are fewer where it would take long",
+    )
     checkpoint: Folder = Field(Path("data/spark"), description="folder of what the jobs have counted")
     from_: str = Field(
         "earliest",

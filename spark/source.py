@@ -4,13 +4,13 @@ In a session of one's own, `register` makes it known; PYSPARK_PYTHON has to name
 
 Reading takes the options `broker`, `user` and `token` (where the broker has users), `tls` (true) or the PEM files
 `tlsCa`, `tlsCert` and `tlsKey` (where it speaks TLS; each executor needs them, too), `topic` (several parted by commas),
-`from`, `maxRecordsPerTrigger`, `ranges`, `failOnDataLoss` and `retry`; with `watermark` the source also says how far
-event time has come (`spark.progress`), for which it takes `window` (10 s; the watermark moves by whole ones, so it is the
-length of your own windows), `idle`, `every` and `early` (true only where spark.sql.streaming.noDataMicroBatches.enabled
-is false: a window then closes with the batch that waits for its end, whatever maxRecordsPerTrigger is). With a schema of
-one's own there are only the columns that it names, and where its `msg` is a struct, messages come parsed
-(`spark.parsing`), for less than `from_json` costs. Writing takes `broker`, `user`, `token`, those of TLS, `topic`,
-`producer`, `retry` and `totals`.
+`from`, `maxRecordsPerTrigger`, `paced` (true only for triggers of less than a second: batches are so small that none takes
+long, see `spark.pace`), `ranges`, `failOnDataLoss` and `retry`; with `watermark` the source also says how far event time has
+come (`spark.progress`), for which it takes `window` (10 s; the watermark moves by whole ones, so it is the length of your
+own windows), `idle`, `every` and `early` (true only where spark.sql.streaming.noDataMicroBatches.enabled is false: a window
+then closes with the batch that waits for its end, whatever maxRecordsPerTrigger is). With a schema of one's own there are
+only the columns that it names, and where its `msg` is a struct, messages come parsed (`spark.parsing`), for less than
+`from_json` costs. Writing takes `broker`, `user`, `token`, those of TLS, `topic`, `producer`, `retry` and `totals`.
 """
 
 import time
@@ -22,7 +22,7 @@ import pyarrow as pa
 from msgspec.structs import replace
 from pyspark.sql import SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
 from broker import BrokerError
@@ -30,6 +30,7 @@ from spark.batch import TopicBatchReader, TopicBatchWriter
 from spark.errors import DataLossError, OptionError
 from spark.link import Link, may_pass
 from spark.options import ReadOptions, WriteOptions
+from spark.pace import Pace
 from spark.progress import Head, Position, TopicPosition, decide, is_short, share_rows
 from spark.rows import COLUMNS, COLUMNS_WITH_WATERMARK, Rows
 from spark.sink import TopicStreamWriter
@@ -97,6 +98,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._rows = Rows(schema)
         self._link: Link | None = None
         self._last_batch_ms = 0
+        self._pace = Pace(options.rows_max) if options.is_paced else None
         self._target: dict[str, Head] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
@@ -111,15 +113,17 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 — Spark's name
         """Bound a batch by `maxRecordsPerTrigger`."""
-        return ReadMaxRows(self._options.rows_max) if self._options.rows_max else ReadAllAvailable()
+        return ReadMaxRows(self._options.rows_max)
 
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802 — Spark's name
         """Say where the next batch ends; `start` itself while there is nothing to do or no broker."""
         position = self._own(start)
         now_ms = time.time_ns() // 1_000_000
+        if self._pace:
+            self._pace.end(now_ms)
         try:
             heads = self._target or self._linked().heads(self._options.topics)
-            reached = self._reached(position, heads, limit.max_rows if isinstance(limit, ReadMaxRows) else None)
+            reached = self._reached(position, heads, self._bound(limit))
         except BrokerError as error:
             if not may_pass(error):
                 raise
@@ -127,6 +131,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         end = self._decided(position, reached, heads, now_ms)
         if end.topics != position.topics:
             self._last_batch_ms = now_ms
+            if self._pace:
+                self._pace.begin(now_ms)
         return end.to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 — Spark's name
@@ -179,6 +185,11 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Close the connection."""
         if self._link is not None:
             self._link.close()
+
+    def _bound(self, limit: ReadLimit) -> int | None:
+        if not isinstance(limit, ReadMaxRows):
+            return None
+        return min(limit.max_rows, self._pace.rows) if self._pace else limit.max_rows
 
     def _own(self, start: Mapping[str, Any]) -> Position:
         position = Position.from_json(start)

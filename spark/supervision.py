@@ -11,6 +11,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from broker.program import logger
 from spark.driver_thread import DriverThread
 from spark.errors import sentence_of
+from spark.lag import Lag
 
 __all__ = ["keep_running"]
 
@@ -40,8 +41,8 @@ async def keep_running(
         try:
             query = await thread.run(start)
             started.set()
-            if await _watch(thread, query, stop):
-                return await _end(thread, query, drain_s)
+            if await _watch(name, thread, query, stop):
+                return await _end(name, thread, query, drain_s)
             error: Exception | None = query.exception()
         except (PySparkException, Py4JError, ConnectionError) as failure:
             error = failure
@@ -56,18 +57,23 @@ async def keep_running(
     return None
 
 
-async def _watch(thread: DriverThread, query: StreamingQuery, stop: anyio.Event) -> bool:
+async def _watch(name: str, thread: DriverThread, query: StreamingQuery, stop: anyio.Event) -> bool:
     """Wait until `stop` (True) or the query's own end (False)."""
+    lag = Lag(name)
     while not stop.is_set():
         if not await thread.run(lambda: query.isActive):
             return False
+        if lag.is_due:
+            lag.tell(await thread.run(lambda: query.lastProgress))
         with anyio.move_on_after(_LOOK_S):
             await stop.wait()
     return True
 
 
-async def _end(thread: DriverThread, query: StreamingQuery, drain_s: float) -> None:
-    with anyio.move_on_after(drain_s):
+async def _end(name: str, thread: DriverThread, query: StreamingQuery, drain_s: float) -> None:
+    with anyio.move_on_after(drain_s) as drain:
         while await thread.run(lambda: query.isActive and query.status["isTriggerActive"]):
             await anyio.sleep(0.02)
+    if drain.cancelled_caught:
+        logger().warning("a micro-batch is cut off; it runs again at the next start", query=name, drain_s=drain_s)
     await thread.run(query.stop)

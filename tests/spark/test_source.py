@@ -125,6 +125,17 @@ def test_batches_are_bounded_always_advance_and_end_at_the_head(
     assert seen == list(range(95))
 
 
+def test_a_paced_source_reads_more_after_a_batch_that_was_short(
+    broker: BrokerProcess, reader_with: Callable[..., TopicStreamReader]
+) -> None:
+    publish(broker, "tweets", 160_000)
+    reader = reader_with(maxRecordsPerTrigger="70000", paced="true")
+    ends = [at := reader.initialOffset()]
+    while (end := reader.latestOffset(at, reader.getDefaultReadLimit())) != at:
+        ends.append(at := end)
+    assert [Position.from_json(end).topics["tweets"].next for end in ends] == [0, 50_000, 120_000, 160_000]
+
+
 def test_the_same_range_reads_the_same_rows_again(
     broker: BrokerProcess, reader_with: Callable[..., TopicStreamReader]
 ) -> None:
