@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from functools import partial
 
 import anyio
 from py4j.protocol import Py4JError
@@ -71,9 +72,20 @@ async def _watch(name: str, thread: DriverThread, query: StreamingQuery, stop: a
 
 
 async def _end(name: str, thread: DriverThread, query: StreamingQuery, drain_s: float) -> None:
+    running = await thread.run(partial(_ended_batch, query))
     with anyio.move_on_after(drain_s) as drain:
-        while await thread.run(lambda: query.isActive and query.status["isTriggerActive"]):
+        while await thread.run(partial(_is_running_after, query, running)):
             await anyio.sleep(0.02)
     if drain.cancelled_caught:
         logger().warning("a micro-batch is cut off; it runs again at the next start", query=name, drain_s=drain_s)
     await thread.run(query.stop)
+
+
+def _is_running_after(query: StreamingQuery, batch: int | None) -> bool:
+    # In a backlog each batch follows the one before at once, too soon for a pause between them to be seen.
+    return query.isActive and bool(query.status["isTriggerActive"]) and _ended_batch(query) == batch
+
+
+def _ended_batch(query: StreamingQuery) -> int | None:
+    progress = query.lastProgress
+    return None if progress is None else progress.batchId

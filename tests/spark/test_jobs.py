@@ -5,17 +5,22 @@ import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
+from structlog.testing import capture_logs
 
 from broker import Event, SyncClient
 from spark import jobs
+from spark.driver_thread import DriverThread
 from spark.jobs import JOBS, start_query
 from spark.settings import SparkSettings
+from spark.supervision import keep_running
 from tests.processes import BrokerProcess
 from tests.spark import reference, samples
 from tests.spark.comparison import assert_close, assert_totals, assert_tweets_equal
@@ -136,6 +141,27 @@ def test_a_restart_goes_on_where_it_was_and_the_broker_may_go_away_meanwhile(
     assert_tweets_equal(windows(broker, "tweets_stats"), expected)
     assert_totals(totals(broker, "tweets_stats"), expected)
     assert state_stores(second) == state_stores(first) == 2
+
+
+@pytest.mark.anyio
+async def test_a_stop_amid_a_backlog_waits_for_one_batch_only(broker: BrokerProcess, start: Start) -> None:
+    publish(broker, samples.changes(6_000))
+    query = start("tweets-stats", "--rows-max", "100")
+
+    def newest() -> int:
+        progress = query.lastProgress
+        return -1 if progress is None else progress.batchId
+
+    stop, started = anyio.Event(), anyio.Event()
+    with DriverThread() as thread, capture_logs() as logs, anyio.fail_after(WITHIN_S):
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(partial(keep_running, "one", thread, lambda: query, stop, drain_s=30, started=started))
+            while newest() < 3:
+                await anyio.sleep(0.1)
+            at_stop = newest()
+            stop.set()
+    assert newest() - at_stop <= 2
+    assert not [log for log in logs if log["log_level"] != "info"]
 
 
 def test_spark_reads_a_topic_as_a_table_and_writes_one(broker: BrokerProcess, spark_session: SparkSession) -> None:
