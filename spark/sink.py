@@ -4,6 +4,7 @@ What makes it exact: Spark runs a batch again until its commit is written down, 
 of a batch are gathered from the tasks, ordered, and published by one idempotent producer named after the query's id
 (which lives in the checkpoint), with sequences in the batch's own share. Published again, they are duplicates to the
 broker. This needs the batch to have the same rows each time, which the source's offsets and the state store give.
+A row that the broker refuses fails the batch, again and again until it is taken (`spark.left_out`).
 With the option `totals` the events also carry sums, which go on from those in the topic (`spark.totals`).
 """
 
@@ -12,12 +13,14 @@ from typing import Any
 
 import pyarrow as pa
 from msgspec import UNSET, Raw, Struct
+from msgspec.structs import replace
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamArrowWriter, WriterCommitMessage
 from pyspark.sql.types import IntegralType, StringType, StructType
 
 from broker import Event, SyncClient
 from spark.errors import OptionError, RowError, TooManyRowsError
+from spark.left_out import left_out
 from spark.link import Link
 from spark.options import WriteOptions
 from spark.totals import newest_totals, with_totals
@@ -119,7 +122,15 @@ def publish(options: WriteOptions, rows: Sequence[StagedRow], producer: str | No
     """Publish `rows` in their order; with a producer's name the first of them has `sequence`, and so on."""
     events = [_event(row, producer, sequence + place) for place, row in enumerate(rows)]
     with Link(options.broker, name="spark-sink", retry_s=options.retry_s) as link:
-        link.call(lambda client: client.publish_many(options.topic, _summed(client, options, events)))
+        receipts = link.call(lambda client: client.publish_many(options.topic, _summed(client, options, events)))
+        if producer is not None and any(receipt.is_duplicate for receipt in receipts):
+            link.call(lambda client: _publish_left_out(client, options, events, producer))
+
+
+def _publish_left_out(client: SyncClient, options: WriteOptions, events: list[Event], producer: str) -> None:
+    """Publish what was refused at an earlier try, each before the next is sent. Raises Refusal as long as that lasts."""
+    for event in _summed(client, options, left_out(client, options.topic, events, producer)):
+        client.publish(options.topic, replace(event, producer=f"{producer}.again"))
 
 
 def _summed(client: SyncClient, options: WriteOptions, events: list[Event]) -> list[Event]:

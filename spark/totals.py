@@ -18,7 +18,7 @@ from msgspec.structs import astuple, replace
 from broker import Event, SyncClient
 from spark.link import chunks_between, read_some
 
-__all__ = ["TOTALS", "Totals", "TweetsTotals", "UsersTotals", "newest_totals", "with_totals"]
+__all__ = ["TOTALS", "Totals", "TweetsTotals", "UsersTotals", "newest_totals", "stretches_back", "with_totals"]
 
 _LINES_BACK = (1, 32, 1_000)
 """Events looked at together, from a topic's end back; the last one has totals unless somebody else publishes there."""
@@ -165,7 +165,7 @@ def with_totals(events: Iterable[Event], statistic: str, base: Totals | None) ->
 
 def newest_totals(client: SyncClient, topic: str, statistic: str, producer: str | None = None) -> Totals | None:
     """Find the totals that were stored last, by `producer` where one is named; None where the topic holds none (any more)."""
-    for start, end in _stretches_back(client, topic):
+    for start, end in stretches_back(client, topic):
         newest = None
         for lines in chunks_between(partial(read_some, client, topic), topic, start, end):
             newest = _last_of(lines, TOTALS[statistic], producer) or newest
@@ -198,7 +198,7 @@ def _last_of(lines: Sequence[bytes], kind: type[Totals], producer: str | None) -
     return next((one for one in found if one is not None), None)
 
 
-def _stretches_back(client: SyncClient, topic: str) -> Iterator[tuple[int, int]]:
+def stretches_back(client: SyncClient, topic: str) -> Iterator[tuple[int, int]]:
     """Give the offsets of a topic from its end back, as bounds of stretches."""
     info = next((info for info in client.topics() if info.topic == topic), None)
     if info is None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec import Raw
 
 from broker import BrokerLost, Client, Event, HandshakeFailed, Refusal, StoredEvent, SyncClient, SyncSubscription
 from broker.errors import SpoolTaken
@@ -48,6 +49,23 @@ def test_events_come_to_who_asks_for_them_and_end_with_the_subscription(
         assert seen == list(range(25))
         assert subscription.stale == 0
         assert "s" not in client.stats()["topics"][topic]["subscriptions"]
+
+
+def test_json_of_several_lines_is_one_message_and_never_another_command(
+    shared_broker: BrokerProcess, topic: str
+) -> None:
+    with SyncClient(shared_broker.address) as client:
+        client.publish(topic, Event(id="a", msg=Raw(b'{\n  "n": [1,\r\n 2]\n}')))
+        other = f"{topic}.other"
+        for evil in (f'{{}}}}\npub {other} {{"id":"x","msg":1', '{"n":\n', "\n"):
+            with pytest.raises(ValueError, match="JSON"):
+                client.publish_many(topic, [Event(id="b", msg=Raw(evil.encode()))])
+        client.publish(topic, Event(id="c", msg=None))
+        assert [(event.id, bytes(event.msg)) for event in client.read(topic, 0).events] == [
+            ("a", b'{"n":[1,2]}'),
+            ("c", b"null"),
+        ]
+        assert other not in {info.topic for info in client.topics()}
 
 
 def test_two_subscriptions_have_their_own_events_whatever_is_asked_between(
