@@ -206,7 +206,7 @@ class HeldMessages:
 
 
 def _held_record(message: HeldMessage) -> HeldRecord:
-    return HeldRecord(message.client, message.topic, encode_event(message.event).decode())
+    return HeldRecord(message.client, message.topic, msgspec.json.encode(message.event).decode())
 
 
 def _fresh(event: IncomingEvent) -> IncomingEvent:
