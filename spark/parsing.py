@@ -2,7 +2,8 @@
 
 That reader refuses a whole block for one value of another type than asked for (or a member that stands twice, or a
 number that does not fit). A refused block is cut into pieces and only the pieces with such a value are read line by
-line, as Spark's `from_json` does it: what has another type is null.
+line, as Spark's `from_json` does it: what has another type is null, and so is what cannot be decoded (a number that no
+double holds, an integer of thousands of digits, a nesting too deep).
 """
 
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
+from msgspec import Raw
 from pyarrow import json as arrow_json
 
 __all__ = ["parse_lines"]
@@ -18,6 +20,13 @@ _PIECE_LINES = 200
 """So few that one odd line makes few others slow, so many that a piece's own cost of about 0.1 ms is spread."""
 
 _INT64 = range(-(1 << 63), 1 << 63)
+
+_decode_struct = msgspec.json.Decoder(dict[str, Raw]).decode
+_decode_list = msgspec.json.Decoder(list[Raw]).decode
+_decode_bool = msgspec.json.Decoder(bool).decode
+_decode_int = msgspec.json.Decoder(int).decode
+_decode_float = msgspec.json.Decoder(float).decode
+_decode_any = msgspec.json.Decoder().decode
 
 
 def parse_lines(lines: Sequence[bytes], schema: pa.Schema) -> pa.Table:
@@ -32,7 +41,7 @@ def parse_lines(lines: Sequence[bytes], schema: pa.Schema) -> pa.Table:
             starts = range(0, len(lines), _PIECE_LINES)
             return pa.concat_tables(parse_lines(lines[at : at + _PIECE_LINES], schema) for at in starts)
     kind = pa.struct(list(schema))
-    return pa.Table.from_pylist([_fitted(msgspec.json.decode(line), kind) for line in lines], schema)
+    return pa.Table.from_pylist([_fitted(line, kind) or {} for line in lines], schema)
 
 
 def _read(lines: Sequence[bytes], schema: pa.Schema) -> pa.Table:
@@ -45,19 +54,26 @@ def _read(lines: Sequence[bytes], schema: pa.Schema) -> pa.Table:
     )
 
 
-def _fitted(value: Any, kind: pa.DataType) -> Any:
-    if isinstance(value, dict) and pa.types.is_struct(kind):
-        return {field.name: _fitted(value.get(field.name), field.type) for field in kind}
-    if isinstance(value, list) and pa.types.is_list(kind):
-        return [_fitted(element, kind.value_type) for element in value]
-    if pa.types.is_string(kind) and value is not None:
-        return value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    return value if _is_of(value, kind) else None
+def _fitted(text: bytes | Raw, kind: pa.DataType) -> Any:
+    # A level at a time, so that a value that cannot be decoded takes nothing beside it along.
+    try:
+        if pa.types.is_struct(kind):
+            members = _decode_struct(text)
+            return {field.name: _fitted(members.get(field.name, b"null"), field.type) for field in kind}
+        if pa.types.is_list(kind):
+            return [_fitted(element, kind.value_type) for element in _decode_list(text)]
+        return _leaf(text, kind)
+    except (ValueError, RecursionError):
+        return None
 
 
-def _is_of(value: Any, kind: pa.DataType) -> bool:
-    if isinstance(value, bool):
-        return bool(pa.types.is_boolean(kind))
+def _leaf(text: bytes | Raw, kind: pa.DataType) -> Any:
+    if pa.types.is_boolean(kind):
+        return _decode_bool(text)
+    if pa.types.is_floating(kind):
+        return _decode_float(text)
     if pa.types.is_integer(kind):
-        return isinstance(value, int) and value in _INT64
-    return isinstance(value, int | float) and bool(pa.types.is_floating(kind))
+        number = _decode_int(text)
+        return number if number in _INT64 else None
+    value = _decode_any(text)
+    return value if value is None or isinstance(value, str) else msgspec.json.encode(value).decode()

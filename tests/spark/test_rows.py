@@ -40,6 +40,7 @@ WELL_TYPED = st.fixed_dictionaries(
     },
 )
 ODD = ["1.5", "9" * 30, '"text"', "[1, [2]]", '{"n": "no", "q": []}', "true", "1e9", "null"]
+UNDECODABLE = ["1e400", "9" * 5_000]
 
 
 @given(st.lists(WELL_TYPED, min_size=1))
@@ -49,7 +50,7 @@ def test_values_of_the_types_asked_for_come_as_they_are(objects: list[dict[str, 
     assert found == [{name: one.get(name) for name in names} for one in objects]
 
 
-@pytest.mark.parametrize("odd", ODD)
+@pytest.mark.parametrize("odd", [*ODD, *UNDECODABLE])
 def test_a_value_of_another_type_is_null_and_takes_nothing_else_with_it(odd: str) -> None:
     plain = b'{"n":1,"x":2.5,"s":"t","b":false,"l":["e"],"o":{"n":3}}'
     for name in SCHEMA.names:
@@ -60,6 +61,22 @@ def test_a_value_of_another_type_is_null_and_takes_nothing_else_with_it(odd: str
         assert found.schema == SCHEMA
         assert rows.pop(321).keys() == set(SCHEMA.names)
         assert rows == [msgspec.json.decode(plain)] * 499
+
+
+@pytest.mark.parametrize("odd", UNDECODABLE)
+def test_what_cannot_be_decoded_is_null_at_any_level_and_takes_nothing_beside_it(odd: str) -> None:
+    kind = pa.struct([pa.field("n", pa.int64()), pa.field("x", pa.float64()), pa.field("l", pa.list_(pa.float64()))])
+    text = '{"o":{"n":true,"x":9007199254740993,"l":[2,ODD]}}\n{"o":{"n":3,"note":ODD,"x":ODD,"l":ODD}}'
+    lines = text.replace("ODD", odd).encode().splitlines()
+    assert parse_lines(lines, pa.schema([pa.field("o", kind)])).to_pylist() == [
+        {"o": {"n": None, "x": 2.0**53, "l": [2.0, None]}},
+        {"o": {"n": 3, "x": None, "l": None}},
+    ]
+
+
+def test_a_line_nested_too_deeply_is_null() -> None:
+    lines = [b'{"n":1}', b'{"n":2,"l":' + b"[" * 5_000 + b"]" * 5_000 + b"}"]
+    assert [row["n"] for row in parse_lines(lines, SCHEMA).to_pylist()] == [1, None]
 
 
 def test_the_columns_are_the_same_whether_the_message_is_parsed_or_not() -> None:
