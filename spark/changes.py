@@ -73,7 +73,8 @@ def counted_changes(rows: DataFrame, window_ms: int, users_topic: str | None = N
         arrived.alias("arrived"),
         (fn.col("msg") if is_parsed else fn.from_json("msg", CHANGE)).alias("change"),
     )
-    at = fn.least(fn.coalesce("change.at", "arrived"), fn.col("arrived"))
+    # A time before 1970 is nobody's, and what is reckoned from it need not fit into 64 bits.
+    at = fn.greatest(fn.least(fn.coalesce("change.at", "arrived"), fn.col("arrived")), fn.lit(0))
     timed = parsed.withColumn("at", at).withColumn(
         "is_late", _window_end(fn.col("at"), window_ms) <= fn.col("watermark")
     )

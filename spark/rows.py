@@ -139,13 +139,13 @@ def _with_text(lines: Sequence[bytes]) -> dict[str, pa.Array]:
 
 
 def event_time_ms(line: bytes) -> tuple[int, int]:
-    """Give a stored event's time (its message's `at`, at most the broker's time) and the broker's, in milliseconds."""
+    """Give a stored event's time (its message's `at`, from 1970 up to the broker's time) and the broker's, in milliseconds."""
     row = _decode_row(line)
     try:
         at = _decode_timed(row.msg).at
     except msgspec.ValidationError:
         at = UNSET
-    return row.timestamp if at is UNSET else min(at, row.timestamp), row.timestamp
+    return row.timestamp if at is UNSET else max(0, min(at, row.timestamp)), row.timestamp
 
 
 def offset_of(line: bytes) -> int:

@@ -51,7 +51,7 @@ def windows(rows: Iterable[Row], window_ms: int, users_topic: str | None = None)
         is_user = row["topic"] == users_topic
         if not isinstance(change, dict) or change.get("op") not in ({"insert"} if is_user else {"insert", "snapshot"}):
             continue
-        at = min(change.get("at") or row["timestamp"], row["timestamp"])
+        at = max(0, min(change.get("at") or row["timestamp"], row["timestamp"]))
         watermark = row.get("watermark", 0)
         start = at - at % window_ms
         is_late = start + window_ms <= watermark

@@ -121,6 +121,7 @@ ODD: list[Any] = [
         "at": 1_700_000_001_003,
     },
     {"op": "insert", "document": {"user": {"id_str": "6"}, "text": "without a time"}},
+    {"op": "insert", "document": {"user": {"id_str": "7"}}, "at": -(1 << 63)},
     {"op": "delete", "document": None, "at": 1_700_000_001_004},
     {"op": "gap", "document": None, "at": 1_700_000_001_005},
     {"delete": {"status": {"id": 1}}},
@@ -130,4 +131,4 @@ ODD: list[Any] = [
     None,
     [],
 ]
-"""Messages that no statistic may stumble over; the first five are tweets."""
+"""Messages that no statistic may stumble over; the first six are tweets."""

@@ -12,7 +12,7 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 from spark.changes import CHANGE
 from spark.errors import OptionError
 from spark.parsing import parse_lines
-from spark.rows import COLUMNS, COLUMNS_WITH_WATERMARK, Rows, columns
+from spark.rows import COLUMNS, COLUMNS_WITH_WATERMARK, Rows, columns, event_time_ms
 from tests.spark import samples
 from tests.spark.samples import line
 
@@ -86,6 +86,13 @@ def test_the_columns_are_the_same_whether_the_message_is_parsed_or_not() -> None
     assert parsed.select(names).equals(plain.select(names))
     assert plain.column("priority").to_pylist()[:2] == [0, 3]
     assert Rows(ALL).tick(18).select(names).equals(Rows(COLUMNS_WITH_WATERMARK).tick(18).select(names))
+
+
+@pytest.mark.parametrize(
+    ("at", "expected"), [(5, 5), (-(1 << 63), 0), (1 << 62, 1_700_000_000_000), (None, 1_700_000_000_000)]
+)
+def test_an_event_time_lies_between_1970_and_the_brokers_time(at: int | None, expected: int) -> None:
+    assert event_time_ms(line(0, {"at": at})) == (expected, 1_700_000_000_000)
 
 
 def test_only_the_columns_asked_for_are_made() -> None:

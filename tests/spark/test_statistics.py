@@ -79,9 +79,9 @@ def test_odd_messages_are_counted_where_they_are_tweets_and_never_raise(spark_se
     expected = reference.tweets_stats([row for row in rows if row["msg"].startswith('{"op"')], WINDOW_MS)
     found = computed(frame(spark_session, rows), tweets_stats)
     assert_tweets_equal(found, expected)
-    assert sum(window["tweets"] for window in found.values()) == 5
+    assert sum(window["tweets"] for window in found.values()) == 6
     users = computed(frame(spark_session, rows), users_stats, "users")
-    assert [window["active_users"] for window in users.values()] == [2]
+    assert sorted(window["active_users"] for window in users.values()) == [1, 2]
 
 
 def test_a_row_whose_window_is_final_is_counted_as_late_in_the_open_window(spark_session: SparkSession) -> None:
