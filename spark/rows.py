@@ -6,7 +6,18 @@ import msgspec
 import pyarrow as pa
 from msgspec import UNSET, Raw, Struct, UnsetType
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType, TimestampType
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from spark.errors import OptionError
 from spark.parsing import parse_lines
@@ -66,7 +77,7 @@ def columns(*names: str, msg: StructType) -> StructType:
 class Rows:
     """Makes record batches with the columns of `schema`: any of those above, `msg` as text or as a struct.
 
-    Raises OptionError for other columns.
+    Raises OptionError for other columns, and for a message with a member of a type that is not read.
     """
 
     def __init__(self, schema: StructType) -> None:
@@ -101,16 +112,33 @@ class Rows:
 _OF_BATCH = ("topic", "watermark")
 _MILLISECONDS = pa.timestamp("ms", tz="UTC")
 _LINE_TYPES = {"timestamp": pa.int64()}
+_MESSAGE_TYPES = (StringType(), LongType(), DoubleType(), BooleanType())
 
 
 def _check(schema: StructType) -> None:
     known = {field.name: field.dataType for field in COLUMNS_WITH_WATERMARK}
     for field in schema:
-        is_parsed = field.name == "msg" and isinstance(field.dataType, StructType)
-        if not is_parsed and known.get(field.name) != field.dataType:
+        if field.name == "msg" and isinstance(field.dataType, StructType):
+            _check_message("msg", field.dataType)
+        elif known.get(field.name) != field.dataType:
             raise OptionError(
                 f'format("tweetwire") has no column {field.name} {field.dataType.simpleString()}; it has '
                 f"{', '.join(f'{name} {kind.simpleString()}' for name, kind in known.items())}, or a struct as msg"
+            )
+
+
+def _check_message(name: str, kind: DataType) -> None:
+    match kind:
+        case StructType():
+            for field in kind:
+                _check_message(f"{name}.{field.name}", field.dataType)
+        case ArrayType():
+            _check_message(f"{name}[]", kind.elementType)
+        # Of others Arrow's reader and `spark.parsing` would make different values, or none.
+        case _ if kind not in _MESSAGE_TYPES:
+            raise OptionError(
+                f"{name} cannot be read as {kind.simpleString()}: a member of a message is string, bigint, double, boolean, "
+                "or an array or a struct of these; cast it in the query"
             )
 
 

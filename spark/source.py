@@ -9,8 +9,9 @@ long, see `spark.pace`), `ranges`, `failOnDataLoss` and `retry`; with `watermark
 come (`spark.progress`), for which it takes `window` (10 s; the watermark moves by whole ones, so it is the length of your
 own windows), `idle`, `every` and `early` (true only where spark.sql.streaming.noDataMicroBatches.enabled is false: a window
 then closes with the batch that waits for its end, whatever maxRecordsPerTrigger is). With a schema of one's own there are
-only the columns that it names, and where its `msg` is a struct, messages come parsed (`spark.parsing`), for less than
-`from_json` costs. Writing takes `broker`, `user`, `token`, those of TLS, `topic`, `producer`, `retry` and `totals`.
+only the columns that it names, and where its `msg` is a struct (of string, bigint, double, boolean, and arrays and structs
+of these), messages come parsed (`spark.parsing`), for less than `from_json` costs. Writing takes `broker`, `user`, `token`,
+those of TLS, `topic`, `producer`, `retry` and `totals`.
 """
 
 import time

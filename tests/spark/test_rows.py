@@ -1,5 +1,6 @@
 """Stored lines as Arrow columns: parsed by Arrow where it can, and the same where it cannot."""
 
+import re
 from typing import Any
 
 import msgspec
@@ -7,7 +8,20 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    DataType,
+    DateType,
+    DecimalType,
+    FloatType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from spark.changes import CHANGE
 from spark.errors import OptionError
@@ -108,3 +122,16 @@ def test_only_the_columns_asked_for_are_made() -> None:
 def test_a_column_that_there_is_not_is_refused(field: StructField) -> None:
     with pytest.raises(OptionError, match="it has topic string, offset bigint"):
         Rows(StructType([StructField("priority", IntegerType()), field]))
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [TimestampType(), DateType(), DecimalType(9, 2), IntegerType(), FloatType(), MapType(StringType(), StringType())],
+)
+def test_a_member_of_the_message_with_a_type_that_is_not_read_is_refused(kind: DataType) -> None:
+    inner = StructType([StructField("n", LongType()), StructField("when", kind)])
+    message = StructType([StructField("op", StringType()), StructField("l", ArrayType(inner))])
+    with pytest.raises(
+        OptionError, match=rf"msg\.l\[\]\.when cannot be read as {re.escape(kind.simpleString())}: a member"
+    ):
+        Rows(columns(msg=message))
