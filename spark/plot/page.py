@@ -82,7 +82,9 @@ def _best_users(windows: Sequence[Window], measure: str) -> Rows:
     best: dict[str, tuple[float, str]] = {}
     for window in windows:
         for entry in window[f"top_by_{measure}"]:
-            found = (entry[measure] or 0, entry["screen_name"] or entry["key"])
+            # Of a document in which somebody has written NaN or Infinity, Spark writes the word, and a word is no rank.
+            value = entry[measure] if isinstance(entry[measure], int | float) else 0
+            found = (value, entry["screen_name"] or entry["key"])
             best[entry["key"]] = max(found, best.get(entry["key"], found))
     ranked = sorted(best.values(), key=lambda one: (-one[0], one[1]))[:_ROWS]
     return [(name, f"{value:,.4g}" if isinstance(value, float) else f"{value:,}") for value, name in ranked]

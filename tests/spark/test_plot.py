@@ -1,7 +1,7 @@
 """The last hour as a page and as a picture, of windows that the topics hold."""
 
 import os
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -9,6 +9,7 @@ import anyio
 import pytest
 from pydantic import ValidationError
 
+from spark.plot.page import page
 from spark.plot.panels import series_of
 from spark.plot.settings import PlotSettings
 from spark.plot.write import write_plot
@@ -81,6 +82,13 @@ def test_a_curve_breaks_where_windows_are_missing() -> None:
     means = [window["sentiment"]["mean"] for window in tweets]
     assert series.values == [means[0], means[1], None, means[3]]
     assert series.times == sorted(series.times)
+
+
+@pytest.mark.parametrize("word", ["Infinity", "-Infinity", "NaN"])
+def test_a_figure_that_is_a_word_ranks_as_nothing(word: str) -> None:
+    _, [first, *_] = statistics(timedelta(minutes=10))
+    first["top_by_engagement"][0] |= {"engagement": word, "key": "w", "screen_name": "of_a_word"}
+    assert first["top_by_engagement"][1]["screen_name"] in page([], [first], "<svg/>", "stats", datetime.now(UTC))
 
 
 def test_a_file_of_another_kind_is_refused() -> None:
