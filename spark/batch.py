@@ -21,7 +21,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from spark.errors import OptionError
+from spark.errors import DataLossError, OptionError
 from spark.link import Link
 from spark.options import ReadOptions, WriteOptions
 from spark.progress import Head
@@ -151,6 +151,8 @@ class TopicBatchReader(DataSourceReader):
             case int(offset):
                 if len(self._options.topics) > 1:
                     raise OptionError(f"from={offset}: an offset belongs to one topic; give a time for several")
+                if offset < head.earliest and self._options.fail_on_data_loss:
+                    raise DataLossError(topic, offset, head.earliest, head.next)
                 return max(offset, head.earliest)
             case moment:
                 return link.offset_at(topic, moment)

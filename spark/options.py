@@ -36,10 +36,9 @@ class ReadOptions(Struct, frozen=True):
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> "ReadOptions":
         """Read the options of a reader. Raises OptionError."""
-        topics = tuple(name.strip() for name in _needed(options, "topic").split(",") if name.strip())
         return cls(
             broker=_login(options),
-            topics=topics,
+            topics=_topics(options),
             start=parse_start(options.get("from", "earliest")),
             rows_max=_positive(options, "maxRecordsPerTrigger", 100_000),
             is_paced=_is(options, "paced", "false"),
@@ -102,6 +101,14 @@ def parse_start(text: str) -> Start:
             f"from={text}: write earliest, latest, an offset, or a time like 2026-11-27T20:00:00Z"
         ) from None
     return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+def _topics(options: Mapping[str, str]) -> tuple[str, ...]:
+    text = _needed(options, "topic")
+    names = tuple(name.strip() for name in text.split(",") if name.strip())
+    if not names:
+        raise OptionError(f"topic={text}: write the name of a topic, or several parted by commas")
+    return names
 
 
 def _login(options: Mapping[str, str]) -> Login:

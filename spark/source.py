@@ -71,7 +71,9 @@ class TweetwireSource(DataSource):
         return TopicStreamReader(ReadOptions.parse(self.options), schema)
 
     def writer(self, schema: StructType, overwrite: bool) -> TopicBatchWriter:
-        """Publish the rows of a batch."""
+        """Publish the rows of a batch. Raises OptionError for the mode overwrite."""
+        if overwrite:
+            raise OptionError("a topic cannot be overwritten; use mode append")
         return TopicBatchWriter(WriteOptions.parse(self.options), schema)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> TopicStreamWriter:  # noqa: N802 — Spark's name

@@ -15,13 +15,13 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from broker import BrokerUnreachable, Event, SyncClient
 from broker.login import Login
-from spark.batch import TopicBatchReader
+from spark.batch import Slice, TopicBatchReader
 from spark.errors import DataLossError, OptionError
 from spark.link import Link
 from spark.options import ReadOptions, parse_start
 from spark.progress import Position, TopicPosition
 from spark.rows import COLUMNS, COLUMNS_WITH_WATERMARK
-from spark.source import TopicStreamReader
+from spark.source import TopicStreamReader, TweetwireSource
 from tests.broker.scripted import answering, scripted_broker
 from tests.processes import BrokerProcess, until
 
@@ -264,6 +264,24 @@ def test_what_retention_removes_between_planning_and_reading_is_an_error_or_pass
         assert [row["offset"] for row in read(lenient, start, end)] == [*range(earliest, 9_000)]
 
 
+def test_a_batch_from_an_offset_that_retention_removed_is_an_error_unless_loss_is_allowed(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "broker", "--segment-bytes", "64KiB") as broker, Link(Login(broker.address)) as link:
+        publish(broker, "tweets", 3_000)
+        link.call(lambda client: client.command("retain tweets bytes=64KiB"))
+        until(lambda: link.heads(["tweets"])["tweets"].earliest > 0)
+        earliest = link.heads(["tweets"])["tweets"].earliest
+
+        def first(start: str, fail: str = "true") -> int:
+            given = options(broker, ranges="1", failOnDataLoss=fail, **{"from": start})
+            [part] = TopicBatchReader(given, COLUMNS).partitions()
+            assert isinstance(part, Slice)
+            return part.start
+
+        with pytest.raises(DataLossError, match="retention has removed them"):
+            first("0")
+        assert {first("earliest"), first("2001-01-01"), first(str(earliest)), first("0", "false")} == {earliest}
+
+
 def test_a_trigger_finds_nothing_while_the_broker_is_away_and_goes_on_after(
     broker: BrokerProcess, reader_with: Callable[..., TopicStreamReader]
 ) -> None:
@@ -351,6 +369,7 @@ def test_filters_narrow_what_a_batch_reads(broker: BrokerProcess, filters: list[
     [
         ({"topic": "t"}, "needs the option broker"),
         ({"broker": "b"}, "needs the option topic"),
+        ({"broker": "b", "topic": " , "}, "topic=,: write the name of a topic"),
         ({"broker": "b", "topic": "t", "from": "yesterday"}, "from=yesterday"),
         ({"broker": "b", "topic": "t", "maxRecordsPerTrigger": "0"}, "maxRecordsPerTrigger=0"),
         ({"broker": "b", "topic": "t", "failOnDataLoss": "no"}, "failOnDataLoss=no: write true or false"),
@@ -360,6 +379,12 @@ def test_filters_narrow_what_a_batch_reads(broker: BrokerProcess, filters: list[
 def test_a_wrong_option_is_one_sentence(given: dict[str, str], text: str) -> None:
     with pytest.raises(OptionError, match=text):
         ReadOptions.parse(given)
+
+
+def test_a_topic_is_not_overwritten() -> None:
+    source = TweetwireSource({"broker": "b", "topic": "t"})
+    with pytest.raises(OptionError, match="a topic cannot be overwritten; use mode append"):
+        source.writer(COLUMNS, overwrite=True)
 
 
 def test_a_time_without_a_zone_is_utc() -> None:
