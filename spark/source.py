@@ -8,10 +8,15 @@ Reading takes the options `broker`, `user` and `token` (where the broker has use
 long, see `spark.pace`), `ranges`, `failOnDataLoss` and `retry`; with `watermark` the source also says how far event time has
 come (`spark.progress`), for which it takes `window` (10 s; the watermark moves by whole ones, so it is the length of your
 own windows), `idle`, `every` and `early` (true only where spark.sql.streaming.noDataMicroBatches.enabled is false: a window
-then closes with the batch that waits for its end, whatever maxRecordsPerTrigger is). With a schema of one's own there are
-only the columns that it names, and where its `msg` is a struct (of string, bigint, double, boolean, and arrays and structs
-of these), messages come parsed (`spark.parsing`), for less than `from_json` costs. Writing takes `broker`, `user`, `token`,
-those of TLS, `topic`, `producer`, `retry` and `totals`.
+then closes with the batch that waits for its end, whatever maxRecordsPerTrigger is). Rows with a null `id` are then ticks
+that move the watermark and no events: drop them (`where id is not null`) before a sink of your own. With a schema of one's
+own there are only the columns that it names, and where its `msg` is a struct (of string, bigint, double, boolean, and arrays
+and structs of these), messages come parsed (`spark.parsing`), for less than `from_json` costs.
+
+Writing takes `broker`, `user`, `token`, those of TLS, `topic`, `producer`, `retry` and `totals`. A `producer` is a name for
+one write, or for one query with its checkpoint: what comes later under the same name, with a new checkpoint too, is taken
+for a repetition and not stored. The rows of a micro-batch are published in the order of `id` and then `msg`, whatever order
+they had.
 """
 
 import time
