@@ -69,19 +69,16 @@ def _timed(session: SparkSession, settings: BackfillSettings, documents: DataFra
 
 
 def _moments(session: SparkSession, login: Login, topic: str) -> DataFrame:
-    """Say when each document of a topic of changes was stored: `_id`, `op`, `at`, `lag_ms` and `offset`."""
+    """Say when each document of a topic of changes was first stored: `_id`, `op`, `at`, `lag_ms` and `offset`."""
     # What retention removes meanwhile counts at its own time, as what it had removed before.
     options = {**broker_options(login), "topic": topic, "failOnDataLoss": "false"}
     rows = session.read.format("tweetwire").schema(_TIMED).options(**options).load()
     arrived = fn.unix_millis("timestamp")
     at = fn.least(fn.coalesce("msg.at", arrived), arrived)
-    return rows.where(fn.col("msg.op").isin("insert", "snapshot")).select(
-        fn.col("id").alias("_id"),
-        fn.col("msg.op").alias("op"),
-        at.alias("at"),
-        (arrived - at).alias("lag_ms"),
-        "offset",
-    )
+    told = fn.struct("offset", fn.col("msg.op").alias("op"), at.alias("at"), (arrived - at).alias("lag_ms"))
+    # A snapshot that is taken anew tells of documents that the topic has already.
+    stored = rows.where(fn.col("msg.op").isin("insert", "snapshot")).groupBy(fn.col("id").alias("_id"))
+    return stored.agg(fn.min(told).alias("first")).select("_id", "first.*")
 
 
 def _documents(session: SparkSession, settings: BackfillSettings, name: str, schema: StructType) -> DataFrame:

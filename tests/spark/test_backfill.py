@@ -1,5 +1,6 @@
 """The backfill on a real mongod and a real broker: the numbers of the live statistics, each window once."""
 
+import json
 import random
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from pymongo import MongoClient
 from pymongo.database import Database
 from pyspark.sql import SparkSession
 
+from broker import Event, SyncClient
 from broker.errors import StartError
 from spark.backfill.collection import TWEETS, CollectionReader, bounds
 from spark.backfill.run import backfill, compute
@@ -94,6 +96,23 @@ def test_the_numbers_are_the_streams(
     found = windows(broker, "users_stats_backfill")
     assert_close(found, {reference.iso(start): window for start, window in expected.items()})
     assert_totals(totals(broker, "users_stats_backfill"), expected, reference.users_totals)
+
+
+def test_a_document_counts_once_however_often_the_topic_tells_of_it(
+    broker: BrokerProcess, mongo_url: str, database: Database[dict[str, Any]], spark_session: SparkSession
+) -> None:
+    documents = tweets(100)
+    database.tweets.insert_many(documents)
+    rows = as_rows(documents)
+    changes = [json.loads(row["msg"]) for row in rows]
+    anew = [{**change, "op": "snapshot", "at": change["at"] + 86_400_000} for change in changes]
+    with SyncClient(broker.address) as client:
+        client.publish_many("tweets", [Event(id=one["document"]["_id"], msg=one) for one in [*changes, *anew]])
+    outcome = compute(spark_session, settings(mongo_url, database.name, broker, "--job", "tweets-stats"))
+    assert outcome.tweets == len(documents)
+    found = {start: window["tweets"] for start, window in windows(broker, "tweets_stats_backfill").items()}
+    expected = reference.tweets_stats(rows, WINDOW_MS)
+    assert found == {reference.iso(start): window["tweets"] for start, window in expected.items()}
 
 
 def window_now() -> int:
