@@ -9,9 +9,10 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql.streaming.query import StreamingQuery
 
+from broker.errors import StartError
 from broker.program import logger
 from spark.driver_thread import DriverThread
-from spark.errors import sentence_of
+from spark.errors import DataLossError, OptionError, sentence_of
 from spark.lag import Lag
 
 __all__ = ["keep_running"]
@@ -19,6 +20,8 @@ __all__ = ["keep_running"]
 _PAUSE_FIRST_S = 1.0
 _PAUSE_MAX_S = 30.0
 _LOOK_S = 0.25
+_LASTING = {f"{kind.__module__}.{kind.__name__}" for kind in (OptionError, DataLossError)}
+"""What no new start mends, only another setting or checkpoint; from Spark's Python processes it comes as text."""
 
 
 async def keep_running(
@@ -31,6 +34,8 @@ async def keep_running(
     started: anyio.Event,
 ) -> None:
     """Run a query until `stop`; one that fails starts again from its checkpoint, after growing pauses.
+
+    Raises StartError where it would fail each time in the same way.
 
     `started` is set when it runs, or has failed to, so that other queries need not wait for its repair. At the end its
     running batch has `drain_s` seconds to finish; one that does not is cut off, which loses nothing either, since it
@@ -49,8 +54,12 @@ async def keep_running(
             error = failure
         if stop.is_set():
             return None
+        sentence = sentence_of(error)
+        kind, _, reason = sentence.partition(": ")
+        if kind in _LASTING:
+            raise StartError(f"{name}: {reason}") from error
         started.set()
-        logger().error("query failed, starts again", query=name, pause_s=pause, error=sentence_of(error))
+        logger().error("query failed, starts again", query=name, pause_s=pause, error=sentence)
         with anyio.move_on_after(pause):
             await stop.wait()
         # A query that ran for a while fails anew, not still.

@@ -8,6 +8,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.query import StreamingQuery
 from structlog.testing import capture_logs
 
+from broker.errors import StartError
 from spark.driver_thread import DriverThread
 from spark.supervision import keep_running
 
@@ -34,7 +35,7 @@ def failing(text: str) -> Callable[[], StreamingQuery]:
     ("text", "sentence"),
     [
         (LATEST_OFFSET.format("KeyError: 'tweets'"), "KeyError: 'tweets'"),
-        (LATEST_OFFSET.format("spark.errors.DataLossError: gone"), "spark.errors.DataLossError: gone"),
+        (LATEST_OFFSET.format("broker.errors.BrokerLost: gone"), "broker.errors.BrokerLost: gone"),
         ("Multiple queries use it.\n\tat org.apache", "Multiple queries use it."),
     ],
 )
@@ -53,3 +54,16 @@ async def test_a_query_that_does_not_start_says_why_and_holds_up_no_other(text: 
                     await anyio.sleep(0.01)
             stop.set()
     assert [(log["event"], log["error"]) for log in logs] == [("query failed, starts again", sentence)]
+
+
+@pytest.mark.parametrize("kind", ["OptionError", "DataLossError"])
+async def test_what_no_new_start_mends_ends_the_program_with_its_sentence(kind: str) -> None:
+    start = failing(LATEST_OFFSET.format(f"spark.errors.{kind}: topic tweets: this; do that"))
+    with (
+        DriverThread() as thread,
+        anyio.fail_after(30),
+        capture_logs() as logs,
+        pytest.raises(StartError, match=r"^one: topic tweets: this; do that$"),
+    ):
+        await keep_running("one", thread, start, anyio.Event(), drain_s=0, started=anyio.Event())
+    assert not logs
