@@ -19,7 +19,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
-__all__ = ["CHANGE", "change_type", "counted_changes"]
+__all__ = ["CHANGE", "change_type", "changed_at", "counted_changes"]
 
 _TWEET = {
     "lang": StringType(),
@@ -73,9 +73,7 @@ def counted_changes(rows: DataFrame, window_ms: int, users_topic: str | None = N
         arrived.alias("arrived"),
         (fn.col("msg") if is_parsed else fn.from_json("msg", CHANGE)).alias("change"),
     )
-    # A time before 1970 is nobody's, and what is reckoned from it need not fit into 64 bits.
-    at = fn.greatest(fn.least(fn.coalesce("change.at", "arrived"), fn.col("arrived")), fn.lit(0))
-    timed = parsed.withColumn("at", at).withColumn(
+    timed = parsed.withColumn("at", changed_at(fn.col("change.at"), fn.col("arrived"))).withColumn(
         "is_late", _window_end(fn.col("at"), window_ms) <= fn.col("watermark")
     )
     return (
@@ -91,6 +89,12 @@ def counted_changes(rows: DataFrame, window_ms: int, users_topic: str | None = N
             "change.document.*",
         )
     )
+
+
+def changed_at(at: Column, arrived: Column) -> Column:
+    """Give a change's time in milliseconds: its own `at`, from 1970 on and at most when it `arrived` at the broker."""
+    # Of a time long before 1970 not everything that is reckoned from it fits into 64 bits.
+    return fn.greatest(fn.least(fn.coalesce(at, arrived), arrived), fn.lit(0))
 
 
 def _event_time_ms() -> Column:

@@ -6,7 +6,7 @@ from typing import Any
 
 from py4j.protocol import Py4JError
 
-__all__ = ["DataLossError", "OptionError", "RowError", "TooManyRowsError", "sentence_of"]
+__all__ = ["DataLossError", "FileOptionError", "OptionError", "RowError", "TooManyRowsError", "sentence_of"]
 
 _RAISED = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)")
 """What follows the indented lines of a traceback of Python's."""
@@ -14,6 +14,10 @@ _RAISED = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*
 
 class OptionError(ValueError):
     """An option of ``format("tweetwire")`` is missing or makes no sense."""
+
+
+class FileOptionError(OptionError):
+    """A file that an option names cannot be used, maybe only until it has been written anew."""
 
 
 class DataLossError(Exception):

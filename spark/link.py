@@ -9,7 +9,7 @@ from typing import Self, TypeVar
 from broker import BrokerError, BrokerLost, BrokerUnreachable, Refusal, SyncClient
 from broker.errors import StartError, TlsFailed, TlsFileUnusable
 from broker.login import Login
-from spark.errors import DataLossError, OptionError
+from spark.errors import DataLossError, FileOptionError
 from spark.progress import Head
 from spark.rows import event_time_ms, offset_of
 
@@ -124,7 +124,7 @@ class Link:
             try:
                 self._client = self._login.sync_client(self._name)
             except TlsFileUnusable as error:
-                raise OptionError(
+                raise FileOptionError(
                     f"tls{error.setting.capitalize()}: {error.why}; each executor needs it, too"
                 ) from error
         return self._client

@@ -74,7 +74,7 @@ def _moments(session: SparkSession, login: Login, topic: str) -> DataFrame:
     options = {**broker_options(login), "topic": topic, "failOnDataLoss": "false"}
     rows = session.read.format("tweetwire").schema(_TIMED).options(**options).load()
     arrived = fn.unix_millis("timestamp")
-    at = fn.least(fn.coalesce("msg.at", arrived), arrived)
+    at = changed_at(fn.col("msg.at"), arrived)
     told = fn.struct("offset", fn.col("msg.op").alias("op"), at.alias("at"), (arrived - at).alias("lag_ms"))
     # A snapshot that is taken anew tells of documents that the topic has already.
     stored = rows.where(fn.col("msg.op").isin("insert", "snapshot")).groupBy(fn.col("id").alias("_id"))
