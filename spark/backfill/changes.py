@@ -12,6 +12,7 @@ from pyspark.sql.types import LongType, StringType, StructField, StructType
 from broker.login import Login
 from spark.backfill.collection import TWEETS, USERS
 from spark.backfill.settings import BackfillSettings
+from spark.changes import changed_at
 from spark.options import broker_options
 from spark.rows import columns
 

@@ -266,7 +266,8 @@ def test_what_retention_removes_between_planning_and_reading_is_an_error_or_pass
 
 def test_a_batch_from_an_offset_that_retention_removed_is_an_error_unless_loss_is_allowed(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "broker", "--segment-bytes", "64KiB") as broker, Link(Login(broker.address)) as link:
-        publish(broker, "tweets", 3_000)
+        for first_offset in range(0, 6_000, 500):
+            publish(broker, "tweets", 500, first=first_offset)
         link.call(lambda client: client.command("retain tweets bytes=64KiB"))
         until(lambda: link.heads(["tweets"])["tweets"].earliest > 0)
         earliest = link.heads(["tweets"])["tweets"].earliest
