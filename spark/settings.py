@@ -27,7 +27,12 @@ class SparkSettings(ClientSettings):
 
     job: CliPositionalArg[Literal["tweets-stats", "users-stats", "all"]]
     master: str = Field("local[*]", description="where Spark runs: local[N], local[*], spark://HOST:PORT, k8s://…")
-    window: Seconds = Field("10s", gt=0, validate_default=True, description="length of a window")
+    window: Seconds = Field(
+        "10s",
+        gt=0,
+        validate_default=True,
+        description="length of a window: seconds to some minutes, since each micro-batch writes what the open ones hold anew",
+    )
     watermark: Seconds = Field(
         "500ms",
         ge=0,
