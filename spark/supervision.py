@@ -12,7 +12,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 from broker.errors import StartError
 from broker.program import logger
 from spark.driver_thread import DriverThread
-from spark.errors import DataLossError, OptionError, sentence_of
+from spark.errors import OptionError, sentence_of
 from spark.lag import Lag
 
 __all__ = ["keep_running"]
@@ -20,8 +20,8 @@ __all__ = ["keep_running"]
 _PAUSE_FIRST_S = 1.0
 _PAUSE_MAX_S = 30.0
 _LOOK_S = 0.25
-_LASTING = {f"{kind.__module__}.{kind.__name__}" for kind in (OptionError, DataLossError)}
-"""What no new start mends, only another setting or checkpoint; from Spark's Python processes it comes as text."""
+_LASTING = f"{OptionError.__module__}.{OptionError.__name__}"
+"""What no new start mends, only another setting; from Spark's Python processes it comes as text."""
 
 
 async def keep_running(
@@ -35,11 +35,9 @@ async def keep_running(
 ) -> None:
     """Run a query until `stop`; one that fails starts again from its checkpoint, after growing pauses.
 
-    Raises StartError where it would fail each time in the same way.
-
     `started` is set when it runs, or has failed to, so that other queries need not wait for its repair. At the end its
     running batch has `drain_s` seconds to finish; one that does not is cut off, which loses nothing either, since it
-    runs again at the next start.
+    runs again at the next start. Raises StartError for options that cannot work.
     """
     pause = _PAUSE_FIRST_S
     while not stop.is_set():
@@ -56,7 +54,7 @@ async def keep_running(
             return None
         sentence = sentence_of(error)
         kind, _, reason = sentence.partition(": ")
-        if kind in _LASTING:
+        if kind == _LASTING:
             raise StartError(f"{name}: {reason}") from error
         started.set()
         logger().error("query failed, starts again", query=name, pause_s=pause, error=sentence)

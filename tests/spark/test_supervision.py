@@ -35,7 +35,7 @@ def failing(text: str) -> Callable[[], StreamingQuery]:
     ("text", "sentence"),
     [
         (LATEST_OFFSET.format("KeyError: 'tweets'"), "KeyError: 'tweets'"),
-        (LATEST_OFFSET.format("broker.errors.BrokerLost: gone"), "broker.errors.BrokerLost: gone"),
+        (LATEST_OFFSET.format("spark.errors.DataLossError: gone"), "spark.errors.DataLossError: gone"),
         ("Multiple queries use it.\n\tat org.apache", "Multiple queries use it."),
     ],
 )
@@ -56,9 +56,8 @@ async def test_a_query_that_does_not_start_says_why_and_holds_up_no_other(text: 
     assert [(log["event"], log["error"]) for log in logs] == [("query failed, starts again", sentence)]
 
 
-@pytest.mark.parametrize("kind", ["OptionError", "DataLossError"])
-async def test_what_no_new_start_mends_ends_the_program_with_its_sentence(kind: str) -> None:
-    start = failing(LATEST_OFFSET.format(f"spark.errors.{kind}: topic tweets: this; do that"))
+async def test_an_option_that_cannot_work_ends_the_program_with_its_sentence() -> None:
+    start = failing(LATEST_OFFSET.format("spark.errors.OptionError: topic tweets: this; do that"))
     with (
         DriverThread() as thread,
         anyio.fail_after(30),
