@@ -58,7 +58,7 @@ class WindowLatency(NamedTuple):
 
 
 def backlog_statistics(settings: BenchSettings) -> StatisticsRate:
-    """S1: the statistics of a backlog, in the second half of its micro-batches: in the first, Java compiles the query.
+    """S1: the statistics of a backlog, in the last of its micro-batches: in the first, Java compiles the query.
 
     At the benchmark's own size a micro-batch is as large as the program's default; a job's first are smaller.
     """
