@@ -6,14 +6,12 @@ is refused again none is sent, so for that name a duplicate is stored for certai
 """
 
 from collections.abc import Sequence
-from functools import partial
 
 import msgspec
 from msgspec import Struct
 
 from broker import Event, SyncClient
-from spark.link import chunks_between, read_some
-from spark.totals import stretches_back
+from spark.link import chunks_back
 
 __all__ = ["left_out"]
 
@@ -31,15 +29,14 @@ def left_out(client: SyncClient, topic: str, events: Sequence[Event], producer: 
 
     What would lie before the oldest one that is still there may have been removed by retention, and is taken to be stored.
     """
-    sequences = {event.sequence: event for event in events if isinstance(event.sequence, int)}
+    by_sequence = {event.sequence: event for event in events if isinstance(event.sequence, int)}
+    first, oldest = min(by_sequence), max(by_sequence)
     stored: set[int] = set()
-    for start, end in stretches_back(client, topic):
-        for lines in chunks_between(partial(read_some, client, topic), topic, start, end):
-            stored.update(line.sequence for line in map(_decode, lines) if line.producer == producer)
-        if start == 0:
-            # Nothing was removed.
-            stored.add(-1)
-        if stored and min(stored) < min(sequences):
+    for start, chunks in chunks_back(client, topic):
+        found = {line.sequence for lines in chunks for line in map(_decode, lines) if line.producer == producer}
+        stored |= found
+        # From its first offset on, a topic has lost nothing.
+        oldest = min({oldest, *found}) if start else -1
+        if oldest < first:
             break
-    oldest = min(stored, default=max(sequences))
-    return [event for sequence, event in sequences.items() if sequence > oldest and sequence not in stored]
+    return [event for sequence, event in by_sequence.items() if sequence > oldest and sequence not in stored]

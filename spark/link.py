@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
+from functools import partial
 from types import TracebackType
 from typing import Self, TypeVar
 
@@ -13,13 +14,15 @@ from spark.errors import DataLossError, FileOptionError
 from spark.progress import Head
 from spark.rows import event_time_ms, offset_of
 
-__all__ = ["Link", "chunks_between", "may_pass", "read_some", "see_broker"]
+__all__ = ["Link", "chunks_back", "chunks_between", "may_pass", "read_some", "see_broker"]
 
 T = TypeVar("T")
 Read = Callable[[int, int], tuple[list[bytes], int]]
 
 _LINES_PER_READ = 20_000
 _BYTES_PER_READ = 8 << 20
+_LINES_BACK = (1, 32, 1_000)
+"""Events looked at together, from a topic's end back; mostly what is looked for is in the last one."""
 _PAUSE_FIRST_S = 0.1
 _PAUSE_MAX_S = 2.0
 
@@ -155,6 +158,20 @@ def chunks_between(read: Read, topic: str, start: int, end: int) -> Iterator[lis
         if lines:
             yield lines
         start = after
+
+
+def chunks_back(client: SyncClient, topic: str) -> Iterator[tuple[int, Iterator[list[bytes]]]]:
+    """Give what a topic holds in stretches from its end back: the offset where each begins, and its lines in their order."""
+    info = next((info for info in client.topics() if info.topic == topic), None)
+    if info is None:
+        return
+    end, counts = info.next, iter(_LINES_BACK)
+    count = 0
+    while end > info.earliest:
+        count = next(counts, count)
+        start = max(info.earliest, end - count)
+        yield start, chunks_between(partial(read_some, client, topic), topic, start, end)
+        end = start
 
 
 def see_broker(login: Login, topics: Iterable[str] = (), *, within_s: float = 10.0) -> None:

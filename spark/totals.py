@@ -6,8 +6,7 @@ the middle and runs again finds there what it had stored, does not count that an
 would have had; what is stored already is a duplicate to the broker. The topic is the only place where sums are kept.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterable, Sequence
 from operator import add
 from typing import Self
 
@@ -16,13 +15,9 @@ from msgspec import Raw, Struct
 from msgspec.structs import astuple, replace
 
 from broker import Event, SyncClient
-from spark.link import chunks_between, read_some
+from spark.link import chunks_back
 
-__all__ = ["TOTALS", "Totals", "TweetsTotals", "UsersTotals", "newest_totals", "stretches_back", "with_totals"]
-
-_LINES_BACK = (1, 32, 1_000)
-"""Events looked at together, from a topic's end back; the last one has totals unless somebody else publishes there."""
-
+__all__ = ["TOTALS", "Totals", "TweetsTotals", "UsersTotals", "newest_totals", "with_totals"]
 
 _TIMES = ("since", "until")
 
@@ -165,9 +160,9 @@ def with_totals(events: Iterable[Event], statistic: str, base: Totals | None) ->
 
 def newest_totals(client: SyncClient, topic: str, statistic: str, producer: str | None = None) -> Totals | None:
     """Find the totals that were stored last, by `producer` where one is named; None where the topic holds none (any more)."""
-    for start, end in stretches_back(client, topic):
+    for _, chunks in chunks_back(client, topic):
         newest = None
-        for lines in chunks_between(partial(read_some, client, topic), topic, start, end):
+        for lines in chunks:
             newest = _last_of(lines, TOTALS[statistic], producer) or newest
         if newest is not None:
             return newest
@@ -196,17 +191,3 @@ def _totals_of(line: bytes, kind: type[Totals], producer: str | None) -> Totals 
 def _last_of(lines: Sequence[bytes], kind: type[Totals], producer: str | None) -> Totals | None:
     found = (_totals_of(line, kind, producer) for line in reversed(lines))
     return next((one for one in found if one is not None), None)
-
-
-def stretches_back(client: SyncClient, topic: str) -> Iterator[tuple[int, int]]:
-    """Give the offsets of a topic from its end back, as bounds of stretches."""
-    info = next((info for info in client.topics() if info.topic == topic), None)
-    if info is None:
-        return
-    end, counts = info.next, iter(_LINES_BACK)
-    count = 0
-    while end > info.earliest:
-        count = next(counts, count)
-        start = max(info.earliest, end - count)
-        yield start, end
-        end = start

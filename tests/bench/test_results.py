@@ -156,8 +156,12 @@ class TestRun:
     def test_each_round_has_its_own_time(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(runner, "_HUNG_S", 1.0)
 
+        def one_round() -> float:
+            time.sleep(0.3)
+            return 1.0
+
         def takes_long(_: BenchSettings, rounds: Rounds) -> list[Row]:
-            return [row(*rounds("B1", lambda: time.sleep(0.3) or 1.0), goal=None)]
+            return [row(*rounds("B1", one_round), goal=None)]
 
         _, rows = self.run(folder, monkeypatch, B1=takes_long)
         assert [one.verdict for one in rows] == ["measured"]
