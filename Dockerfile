@@ -1,20 +1,24 @@
-# Two images: `services` for the Python programs, `spark` with Java 17 for the jobs, the backfill and a cluster's master and workers.
+# Two images. `services` is for the Python programs. `spark` has Java 17, for the jobs, the backfill and a cluster.
+#
 #   docker build --target services -t tweetwire/services .
 #   docker build --target spark -t tweetwire/spark .
-# What the programs need is installed before their code is copied, so that a change of code costs seconds.
+#
+# The packages are installed before the code is copied, so that a build after a change of code takes seconds.
 
 FROM python:3.11-slim-bookworm AS environment
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_CACHE_DIR=1 PIP_ROOT_USER_ACTION=ignore
-# pip stays outside: nothing is installed into a running container.
-RUN python3 -m venv --without-pip /opt/tweetwire
-WORKDIR /src
-COPY pyproject.toml constraints.txt README.md LICENSE ./
-RUN mkdir broker change_stream demo spark sse_ingest subscriber
+# Wheels are built in one environment, with the tools and versions of deploy/hashes and no others, and installed into another:
+# a running container has neither pip nor a build tool.
+RUN python3 -m venv /opt/build && python3 -m venv --without-pip /opt/tweetwire
+COPY deploy/hashes/build.txt /hashes/
+RUN /opt/build/bin/pip install --quiet --require-hashes --requirement /hashes/build.txt
+COPY deploy/install /opt/build/bin/
 
 FROM environment AS build-services
-RUN pip --python /opt/tweetwire/bin/python install --quiet --constraint constraints.txt '.[ingest,mongo,mock,dashboard]'
-COPY . .
-RUN pip --python /opt/tweetwire/bin/python install --quiet --no-deps --force-reinstall .
+COPY deploy/hashes/services.txt /hashes/
+RUN /opt/build/bin/install packages /hashes/services.txt
+COPY . /src
+RUN /opt/build/bin/install project /src
 
 FROM python:3.11-slim-bookworm AS services
 RUN useradd --uid 10001 --create-home tweetwire && install --directory --owner tweetwire /data
@@ -24,7 +28,7 @@ ENV PATH=/opt/tweetwire/bin:$PATH PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
 USER tweetwire
 WORKDIR /data
 
-# A Java with the modules that Spark uses: a third of Debian's. Made where it will run, for the system's own libraries.
+# A Java with only the modules that Spark uses, a third of Debian's. It is made on the system where it runs, for its libraries.
 FROM python:3.11-slim-bookworm AS java
 RUN apt-get update -q && apt-get install -y -q --no-install-recommends openjdk-17-jdk-headless >/dev/null
 RUN jlink --output /opt/java --compress=2 --no-header-files --no-man-pages --strip-java-debug-attributes \
@@ -32,11 +36,12 @@ RUN jlink --output /opt/java --compress=2 --no-header-files --no-man-pages --str
     && /opt/java/bin/java -Xshare:dump >/dev/null
 
 FROM environment AS build-spark
-RUN pip --python /opt/tweetwire/bin/python install --quiet --constraint constraints.txt '.[spark,backfill]'
+COPY deploy/hashes/spark.txt /hashes/
+RUN /opt/build/bin/install packages /hashes/spark.txt
 COPY deploy/slim_spark.py /tmp/
 RUN python3 /tmp/slim_spark.py /opt/tweetwire
-COPY . .
-RUN pip --python /opt/tweetwire/bin/python install --quiet --no-deps --force-reinstall .
+COPY . /src
+RUN /opt/build/bin/install project /src
 
 FROM python:3.11-slim-bookworm AS spark
 RUN useradd --uid 10001 --create-home tweetwire && install --directory --owner tweetwire /data

@@ -1,4 +1,4 @@
-# Every target makes its own environment: Python 3.11+, make and (for Spark) Java 17 or 21 are all that is needed.
+# Every target makes its own environment. It needs only Python 3.11+, make and, for Spark, Java 17 or 21.
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
@@ -9,13 +9,17 @@ RATE    ?=
 SOURCE  ?=
 DEMO_FLAGS = $(if $(SECONDS),--seconds $(SECONDS)) $(if $(RATE),--rate $(RATE)) $(if $(SOURCE),--source $(SOURCE)) $(ARGS)
 
-.PHONY: help demo install test compose-test cluster-test faults check format soak bench bench-install screenshots clean
+.PHONY: help demo install test hashes audit compose-test cluster-test faults check docs format soak bench bench-install screenshots clean
 
-help: ## say what can be made
+help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
 
-demo: $(STAMP) ## run the whole stack (SECONDS=60 RATE=500 SOURCE=replay:FILE ARGS=…)
+demo: supported-demo $(STAMP) ## run the whole stack (SECONDS=60 RATE=500 SOURCE=replay:FILE ARGS=…)
 	@$(BIN)/python -m demo $(DEMO_FLAGS)
+
+# Before anything is installed: where there can be no MongoDB, one sentence says what to do.
+supported-%:
+	@$(PYTHON) -m demo.supported $*
 
 install: $(STAMP) ## make the environment in .venv
 
@@ -31,26 +35,34 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(BIN)/python -m spark prepare || echo "without the archive of Java's classes, Spark starts in twice the time" >&2
 	@touch $@
 
-test: $(STAMP) ## run the tests (ARGS='-k name')
+test: supported-test $(STAMP) ## run the tests (ARGS='-k name')
 	@$(BIN)/python -m pytest $(ARGS)
 
 compose-test: $(STAMP) ## build the images, start the stack in containers, kill some, see that nothing is lost (needs Docker)
-	@TWEETWIRE_COMPOSE_TEST=1 $(BIN)/python -m pytest -n 0 -s tests/compose/test_stack.py $(ARGS)
+	@TWEETWIRE_COMPOSE_TEST=1 $(BIN)/python -m pytest -n 0 -s tests/deploy/test_stack.py $(ARGS)
 
 cluster-test: $(STAMP) ## start a Spark master and two workers, and compare what the jobs compute there (a minute or two)
 	@TWEETWIRE_CLUSTER_TEST=1 $(BIN)/python -m pytest -n 0 tests/spark/test_cluster.py $(ARGS)
 
-faults: $(STAMP) ## power cuts, damage, failing disks, kills; then long kill tests of all programs (ARGS='--cycles 500')
+faults: $(STAMP) ## power cuts, damage, failing disks, kills; ten minutes of attacks; long kill tests of all programs (ARGS='--cycles 500')
 	@$(BIN)/python -m tests.faults $(ARGS)
+	@$(BIN)/python -m tests.hostile --time 10m
 	@TWEETWIRE_FAULT_ROUNDS=300 TWEETWIRE_HANDSHAKE_ROUNDS=200 TWEETWIRE_TEST_OUTAGE=30 TWEETWIRE_TEST_KILLS=10 \
-		TWEETWIRE_TEST_NACKS=1000000 $(BIN)/python -m pytest -n 0 --timeout 1800 tests/faults/test_growth.py \
-		tests/broker/test_exactly_once.py tests/change_stream/test_exactly_once.py tests/sse_ingest/test_outage.py tests/spark/test_program.py
+		TWEETWIRE_TEST_NACKS=1000000 TWEETWIRE_TEST_STOPS=50 TWEETWIRE_TEST_ADMIN_KILLS=300 \
+		$(BIN)/python -m pytest -n 0 --timeout 1800 tests/faults/test_growth.py tests/faults/test_administering.py \
+		tests/tweetwire/client/exactly_once/test_exactly_once.py tests/change_stream/test_exactly_once.py \
+		tests/sse_ingest/test_outage.py tests/spark/test_program.py tests/spark/test_stops.py
 
-check: $(STAMP) ## lint, format, types, and who may import whom
+check: $(STAMP) ## lint, format, types, imports between packages, plain English
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
+	@$(BIN)/python -m tests.english
+
+docs: $(STAMP) ## build the documentation in site/, where every link must lead somewhere
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict
+	@echo "open site/index.html"
 
 format: $(STAMP) ## rewrite the code in the project's format
 	@$(BIN)/ruff check --fix .
@@ -68,5 +80,17 @@ bench: $(STAMP) ## measure the broker and the pipeline, beside their peers, in l
 screenshots: $(STAMP) ## run a demo and take the README's pictures of the dashboard (needs Chromium)
 	@$(BIN)/python -m tests.dashboard.screenshots
 
+# The images install these files' versions and nothing else; `build` is what their wheels are built with.
+COMPILE = $(BIN)/uv pip compile --quiet --python-version 3.11 --python-platform linux --constraint constraints.txt \
+	--generate-hashes --no-header --no-annotate --no-emit-index-url
+
+hashes: $(STAMP) ## write deploy/hashes again: the packages that the images install, with the hash of each file
+	@printf 'cyclonedx-bom\nhatchling\npip\nsetuptools\nwheel\n' | $(COMPILE) --output-file deploy/hashes/build.txt -
+	@$(COMPILE) --extra broker --extra ingest --extra mongo --extra mock --extra dashboard --output-file deploy/hashes/services.txt pyproject.toml
+	@$(COMPILE) --extra spark --extra backfill --output-file deploy/hashes/spark.txt pyproject.toml
+
+audit: $(STAMP) ## look for known vulnerabilities of the images' packages, if the service that lists them can be reached
+	@$(BIN)/python deploy/audit.py deploy/hashes/services.txt deploy/hashes/spark.txt
+
 clean: ## remove the environment and everything that was made
-	rm -rf $(VENV) data bench/results .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) data site bench/results .mypy_cache .ruff_cache .pytest_cache .hypothesis

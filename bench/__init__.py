@@ -1,1 +1,1 @@
-"""Benchmarks of the broker: figures beside their ceiling, measured in the same run."""
+"""Benchmarks of the broker and the pipeline: each figure with its ceiling, measured in the same run."""

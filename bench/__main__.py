@@ -1,4 +1,4 @@
-"""``python -m bench``: measure, print one table, write JSON and a page; ``python -m bench compare OLD NEW``."""
+"""``python -m bench`` measures, prints one table, writes JSON and a page; ``compare OLD NEW`` compares two runs."""
 
 import signal
 import sys
@@ -16,8 +16,8 @@ from bench.rows import ROWS
 from bench.runner import Runner
 from bench.settings import BenchSettings, CompareSettings
 from bench.table import show_compared, show_growths, show_rows
-from broker.errors import StartError
-from broker.flags import read_flags
+from tweetwire.protocol.errors import StartError
+from tweetwire.runtime.flags import read_flags
 
 FAILED = 1
 WRONG_SETTING = 2
@@ -27,7 +27,7 @@ tell: Callable[[str], None] = partial(Console(stderr=True, highlight=False).prin
 
 
 def main(words: list[str]) -> int:
-    """Do what is wanted; returns the exit status."""
+    """Run the command, and return the exit status."""
     try:
         if words[:1] == ["compare"]:
             return _compare(read_flags(CompareSettings, words[1:]))
@@ -88,6 +88,6 @@ def _keep(results: Results, settings: BenchSettings) -> None:
 
 
 if __name__ == "__main__":
-    # Whoever ends it wants to keep what was measured, too.
+    # SIGTERM too must keep the figures that were measured so far.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.exit(main(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""B8: a long log with subscriptions that have not read it: what it costs in memory, and how soon it is there after a kill."""
+"""B8: measure the memory of a long log that no subscription has read, and the time of a restart after a kill."""
 
 import time
 from contextlib import closing
@@ -10,21 +10,21 @@ from bench.programs import folder, program
 from bench.settings import BenchSettings
 from bench.wire import connect, publish_all, publish_chunks
 
-__all__ = ["SUBSCRIPTIONS", "Backlog", "long_log"]
+__all__ = ["SUBSCRIPTIONS", "ReadBacklog", "long_log"]
 
 SUBSCRIPTIONS = 10
 STEP = 500_000
 
 
-class Backlog(NamedTuple):
-    """Resident memory with all events stored, and after a kill and a start (bytes); seconds until that start was ready."""
+class ReadBacklog(NamedTuple):
+    """The broker's resident memory (bytes) before a kill and after the restart, and the seconds until it served again."""
 
     memory: int
     memory_after_start: int
     start_s: float
 
 
-def long_log(settings: BenchSettings) -> Backlog:
+def long_log(settings: BenchSettings) -> ReadBacklog:
     """Store the events, with durable subscriptions that wait for all of them; kill the broker and start it again."""
     with folder() as home:
         with program(home / "log", *_words(home)) as (port, process):
@@ -40,7 +40,7 @@ def long_log(settings: BenchSettings) -> Backlog:
             process.kill()
         began = time.perf_counter()
         with program(home / "log", *_words(home)) as (_, process):
-            return Backlog(memory, resident_bytes(process.pid), time.perf_counter() - began)
+            return ReadBacklog(memory, resident_bytes(process.pid), time.perf_counter() - began)
 
 
 def _words(home: Path) -> tuple[object, ...]:

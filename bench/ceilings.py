@@ -1,4 +1,4 @@
-"""What the machine gives at the best: the ceilings that figures are compared with."""
+"""Measure the limits of the machine, as ceilings for the broker's figures."""
 
 import os
 import socket
@@ -12,7 +12,7 @@ _WRITE_BYTES = 1 << 20
 
 
 def synced_bytes_per_second(total: int) -> float:
-    """Bytes a second of plain 1 MiB writes, each followed by fdatasync, on the disk that the broker uses too."""
+    """Return the bytes a second of plain 1 MiB writes, each followed by fdatasync, on the disk that the broker uses."""
     block = os.urandom(_WRITE_BYTES)
     rounds = max(8, total // _WRITE_BYTES)
     with tempfile.TemporaryFile(prefix="tweetwire-bench-", dir=".") as file:
@@ -24,7 +24,7 @@ def synced_bytes_per_second(total: int) -> float:
 
 
 def ping_pongs_per_second(rounds: int = 5000) -> float:
-    """A short line there and a 200-byte line back, between two processes with plain blocking sockets, a second."""
+    """Return how often a second a short line and a 200-byte reply pass between two processes with blocking sockets."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         process = get_context("fork").Process(target=_answer, args=(listener,))
         process.start()

@@ -1,4 +1,4 @@
-"""C1, C2: from a write to MongoDB to an event in a durable topic, and to a subscriber."""
+"""C1, C2: measure the rate and the time from a write to MongoDB to its event, in a durable topic and at a subscriber."""
 
 import time
 from collections.abc import Iterator
@@ -12,17 +12,17 @@ from pymongo import AsyncMongoClient, MongoClient
 from bench.latency import Latencies
 from bench.programs import folder, program
 from bench.settings import BenchSettings
-from broker import Client, SyncClient
 from demo.mongod import ReplicaSet
+from tweetwire import Client, SyncClient
 
-__all__ = ["INSERTS_PER_SECOND", "Backlog", "change_backlog", "insert_to_event"]
+__all__ = ["INSERTS_PER_SECOND", "ChangeBacklog", "change_backlog", "insert_to_event"]
 
 INSERTS_PER_SECOND: Final = 500
 _DATABASE: Final = "bench"
 
 
-class Backlog(NamedTuple):
-    """Changes a second: of a bare pymongo loop, and of ours, which ends in the broker's synced log."""
+class ChangeBacklog(NamedTuple):
+    """Changes a second: of a loop that only reads them with pymongo, and of our publisher, up to the broker's synced log."""
 
     bare: float
     ours: float
@@ -50,11 +50,11 @@ def _servers() -> Iterator[_Servers]:
             yield _Servers(home, replica_set.url, f"127.0.0.1:{port}")
 
 
-def change_backlog(settings: BenchSettings) -> Backlog:
-    """C1: read a backlog of inserts of 250-byte documents in one collection, by a bare loop and by the publisher.
+def change_backlog(settings: BenchSettings) -> ChangeBacklog:
+    """C1: time a bare loop and the publisher, as each reads a backlog of inserts of 250-byte documents.
 
-    The publisher's rate is taken between the broker's times of the first and the last event, so that its start does not
-    count; the bare loop's between its first change and its last.
+    The publisher's rate is computed from the broker's times of the first and the last event, so that its start does not
+    count. The bare loop's rate is computed from the times of its first and its last change.
     """
     count = max(2000, settings.events // 5)
     with _servers() as servers, MongoClient[dict[str, Any]](servers.mongo_url) as mongo:
@@ -76,11 +76,11 @@ def change_backlog(settings: BenchSettings) -> Backlog:
                 client.read("tweets", offset, limit=1).events[0].timestamp
                 for offset in (_next(client) - count, _next(client) - 1)
             )
-        return Backlog(bare, count / max(ended - began, 1) * 1000)
+        return ChangeBacklog(bare, count / max(ended - began, 1) * 1000)
 
 
 def insert_to_event(settings: BenchSettings) -> Latencies:
-    """C2: from an acknowledged insert to its event at a subscriber, with 500 inserts a second that come whatever happens."""
+    """C2: measure the time from an acknowledged insert to its event at a subscriber, with 500 inserts a second."""
     count = max(1000, settings.events // 100)
     with _servers() as servers, MongoClient[dict[str, Any]](servers.mongo_url) as mongo:
         mongo[_DATABASE].create_collection("tweets")

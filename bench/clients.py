@@ -1,4 +1,4 @@
-"""B3: the same way as B2, but through `broker.Client` at both ends, each end a process of its own."""
+"""B3: measure the same as B2, but with a `tweetwire.Client` at both ends, each in a separate process."""
 
 import subprocess
 import sys
@@ -8,7 +8,7 @@ import anyio
 
 from bench.broker_process import broker_process
 from bench.settings import BenchSettings
-from broker import Client, Event
+from tweetwire import Client, Event
 
 __all__ = ["through_clients"]
 
@@ -16,7 +16,7 @@ CHUNK = 5000
 
 
 def through_clients(settings: BenchSettings) -> float:
-    """B3: events a second from the first publish to the last ack."""
+    """B3: return the events a second from the first publish to the last ack."""
     with broker_process("--topic", "bench") as (port, _):
         command = [sys.executable, "-m", "bench.clients", str(port), str(settings.events), str(settings.size)]
         with subprocess.Popen(command) as publisher:

@@ -1,18 +1,18 @@
-"""Two runs side by side: the ratio of the medians of each row that both have."""
+"""Compare two runs: the ratio of the medians of each row that both have."""
 
 from msgspec import Struct
 
 from bench.results import Results
-from bench.row import Row
+from bench.row import BenchRow
 
 __all__ = ["Compared", "compare"]
 
-# The same code differs by as much from run to run on a machine that others use too.
+# On a shared machine, two runs of the same code differ by up to this share.
 _NOISE = 0.1
 
 
 class Compared(Struct):
-    """The medians of one row in two runs, in `unit`; None where one was not measured."""
+    """The medians of one row in two runs, in `unit`; None if a run has not measured it."""
 
     name: str
     what: str
@@ -23,19 +23,19 @@ class Compared(Struct):
 
     @property
     def ratio(self) -> float | None:
-        """New over old."""
+        """The new median divided by the old one."""
         return self.new / self.old if self.old and self.new is not None else None
 
     @property
     def is_better(self) -> bool | None:
-        """Whether the new one is better; None where they differ by no more than chance makes them."""
+        """Whether the new median is better; None if the difference may be chance."""
         if self.ratio is None or abs(self.ratio - 1) <= _NOISE:
             return None
         return (self.ratio > 1) == self.is_more_better
 
 
 def compare(old: Results, new: Results) -> list[Compared]:
-    """Set rows beside each other that have the same name and the same text, in the order of the new run."""
+    """Return the rows that both runs have, by name and text, in the order of the new run."""
     before = {_key(row): row for row in old.rows}
     return [
         Compared(row.name, row.what, row.unit, before[_key(row)].median, row.median, row.is_more_better)
@@ -44,5 +44,5 @@ def compare(old: Results, new: Results) -> list[Compared]:
     ]
 
 
-def _key(row: Row) -> tuple[str, str, str]:
+def _key(row: BenchRow) -> tuple[str, str, str]:
     return row.name, row.what, row.unit

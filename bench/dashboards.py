@@ -1,8 +1,8 @@
-"""D2: what three open dashboards cost a broker that is busy.
+"""D2: measure the effect of three open dashboards on a busy broker.
 
-100,000 events a second are offered whatever the broker does, and one subscriber acks them, first with no dashboard and
-then with one that three tabs of a browser look at. A browser belongs on another machine; here it is given only the
-processor time that nobody else wants.
+A publisher sends 100,000 events a second at fixed times, and one subscriber acks them: first without a dashboard, then with one
+that is open in three browser tabs. A user's browser runs on another machine, so here it only gets processor time that no other
+process wants.
 """
 
 import os
@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from bench.broker_process import broker_process, processor_seconds
 from bench.programs import NotMeasured, folder, program
 from bench.settings import BenchSettings
-from bench.wire import CHUNK, Reader, connect, publish_chunks
+from bench.wire import CHUNK, WireReader, connect, publish_chunks
 
 __all__ = ["PAGES", "RATE", "Load", "Looks", "looked_at"]
 
@@ -30,26 +30,26 @@ _BROWSER_NICENESS: Final = 19
 
 
 class Load(NamedTuple):
-    """Events delivered a second, and the broker's processor time for each (µs)."""
+    """Events delivered per second, and the broker's processor time per event (µs)."""
 
     delivered: float
     processor_us: float
 
 
 class Looks(NamedTuple):
-    """The load with nobody looking, and with the dashboards."""
+    """The load without a dashboard, and with three open ones."""
 
     alone: Load
     looked_at: Load
 
     @property
     def fall(self) -> float:
-        """By how much of itself the delivery rate falls (%)."""
+        """The fall of the delivery rate, in percent."""
         return 100 * (1 - self.looked_at.delivered / self.alone.delivered)
 
 
 def looked_at(settings: BenchSettings) -> Looks:
-    """D2: measure both, each with a broker of its own. Raises NotMeasured where there is no browser or no dashboard."""
+    """D2: measure both loads, each with a separate broker. Raises NotMeasured if a browser or the dashboard is missing."""
     _check_installed()
     return Looks(_load(settings.size, ()), _load(settings.size, PAGES))
 
@@ -69,7 +69,7 @@ def _load(size: int, pages: tuple[str, ...]) -> Load:
     with broker_process("--topic", "bench") as (port, pid), ExitStack() as stack:
         connection = stack.enter_context(closing(connect(port)))
         connection.sendall(b"sub bench as=reader prefetch=%d\n" % PREFETCH)
-        reader = Reader(connection)
+        reader = WireReader(connection)
         if pages:
             stack.enter_context(_dashboards(port, pages))
         stack.enter_context(_offering(port, size))
@@ -79,8 +79,8 @@ def _load(size: int, pages: tuple[str, ...]) -> Load:
     return Load(count / (ended - began), 1e6 * (processor_s_then - processor_s) / count)
 
 
-def _mark(reader: Reader, pid: int, seconds: float) -> tuple[float, int, float]:
-    """Let the reader read for `seconds`; returns the time, what was delivered, and the broker's processor time, then."""
+def _mark(reader: WireReader, pid: int, seconds: float) -> tuple[float, int, float]:
+    """Let the reader read for `seconds`. Then return the time, the number of deliveries, and the broker's processor time."""
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
         reader.take()
@@ -99,7 +99,7 @@ def _offering(port: int, size: int) -> Iterator[None]:
 
 
 def _offer(port: int, size: int) -> None:
-    """Send events when they are due, and take the confirmations that have come."""
+    """Send events when they are due, and read the confirmations that have arrived."""
     events = round(RATE * (WARM_S + MEASURED_S) * 1.5)
     with closing(connect(port)) as connection:
         began = time.perf_counter()
@@ -116,7 +116,7 @@ def _offer(port: int, size: int) -> None:
 def _dashboards(port: int, pages: tuple[str, ...]) -> Iterator[None]:
     """Run a dashboard of the broker on `port`, with its `pages` open in a browser."""
     with folder() as home:
-        words = ("broker.dashboard", "--port", 0, "--broker", f"127.0.0.1:{port}", "--log-json")
+        words = ("dashboard", "--port", 0, "--broker", f"127.0.0.1:{port}", "--log-json")
         with program(home / "log", *words) as (dashboard_port, _):
             ours, theirs = get_context("spawn").Pipe()
             urls = [f"http://127.0.0.1:{dashboard_port}{page}" for page in pages]
@@ -133,7 +133,7 @@ def _dashboards(port: int, pages: tuple[str, ...]) -> Iterator[None]:
 
 
 def _look(urls: list[str], control: Connection) -> None:
-    """Keep pages open, each seen once, until told to close."""
+    """Keep pages open, each in view once, until the parent asks to close them."""
     from tests.dashboard.programs import find_chromium, open_browser  # noqa: PLC0415 — needs playwright
 
     os.nice(_BROWSER_NICENESS)
@@ -143,6 +143,6 @@ def _look(urls: list[str], control: Connection) -> None:
             page.goto(url, timeout=1000 * _BROWSER_START_S)
             page.locator("main.page").wait_for(timeout=1000 * _BROWSER_START_S)
         control.send("open")
-        # The browser's events are handled while Playwright waits for one.
+        # Playwright handles the browser's events only while it waits for one.
         while not control.poll():
             page.wait_for_timeout(100)

@@ -1,4 +1,4 @@
-"""D1: from ``make demo`` on a warm installation to the first statistics on a screen."""
+"""D1: measure the time from ``make demo``, on a warm installation, to the first statistics on a screen."""
 
 import json
 import signal
@@ -14,7 +14,7 @@ _SECONDS = 120
 
 
 def first_statistics() -> float:
-    """Return the seconds until the demo's subscriber has the first window's statistics. Raises RuntimeError."""
+    """Return the seconds until the demo shows the first window's statistics. Raises RuntimeError if it never does."""
     with folder() as home:
         words = ("--seconds", str(_SECONDS), "--free-ports", "--log-json", "--report", "json", "--data-dir", str(home))
         with subprocess.Popen(
@@ -23,7 +23,7 @@ def first_statistics() -> float:
             assert demo.stderr is not None
             seconds, said = _found(demo.stderr)
             demo.send_signal(signal.SIGINT)
-            # It says more than a pipe holds while it ends.
+            # Read the rest: the demo would wait forever, since its last messages are longer than a pipe holds.
             demo.stderr.read()
     if seconds is None:
         raise RuntimeError(f"the demo ended with {demo.returncode} and showed no statistics:\n{said}")
@@ -31,7 +31,7 @@ def first_statistics() -> float:
 
 
 def _found(lines: Iterable[str]) -> tuple[float | None, str]:
-    """Read until the line that tells of the first statistics; returns what it says, and the last lines read."""
+    """Read up to the line of the first statistics. Return its seconds (None without such a line) and the last lines read."""
     said: list[str] = []
     for line in lines:
         said = [*said[-20:], line]

@@ -1,4 +1,4 @@
-"""G1: the event source gateway, with a source that sends as fast as it is taken and a thousand clients that read."""
+"""G1: measure the event source gateway, with a source that sends as fast as possible and a thousand clients that read."""
 
 import random
 import re
@@ -13,7 +13,7 @@ from typing import Final
 
 from bench.programs import folder, program
 from bench.settings import BenchSettings
-from broker import SyncClient
+from tweetwire import SyncClient
 
 __all__ = ["events_per_second"]
 
@@ -23,7 +23,7 @@ _PORTS: Final = re.compile(r'_on": "127\.0\.0\.1:(\d+)"')
 
 
 def events_per_second(settings: BenchSettings) -> float:
-    """Events a second, from the first byte sent until every client has everything and is closed."""
+    """Return the events a second, from the first byte sent until every client has all its events and is closed."""
     chunks = list(_chunks(settings.events))
     with folder() as home, ExitStack() as stack:
         words = ("broker", "--port", 0, "--metrics-port", 0, "--data-dir", home / "data", "--event-source")
@@ -46,7 +46,7 @@ def events_per_second(settings: BenchSettings) -> float:
 
 
 def _chunks(events: int) -> Iterator[bytes]:
-    """Yield lines, each kind equally often, shuffled within windows."""
+    """Yield chunks of lines with all kinds equally often, in an order that is shuffled within windows."""
     dice = random.Random(1)
     for first in range(1, events + 1, WINDOW):
         lines = [_line(sequence, dice) for sequence in range(first, min(first + WINDOW, events + 1))]

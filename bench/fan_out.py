@@ -1,4 +1,4 @@
-"""B4: one publisher, a hundred subscribers that each get and ack every event, at the wire."""
+"""B4: measure one publisher and a hundred subscribers on plain sockets. Each subscriber receives and acks every event."""
 
 import selectors
 import socket
@@ -16,7 +16,7 @@ PREFETCH = 5000
 
 
 class _Reader:
-    """One subscriber: its events come in order, so counting them tells which they are."""
+    """One subscriber. Events arrive in order, so it knows their offsets by counting them."""
 
     def __init__(self, connection: socket.socket, refs: list[bytes]) -> None:
         self.connection = connection
@@ -25,10 +25,10 @@ class _Reader:
         self._last_byte = b""
 
     def take(self) -> None:
-        """Read what is there and ack the events in it."""
+        """Read the available bytes, and ack the events in them."""
         data = self._last_byte + receive(self.connection, 1 << 20)
         self._last_byte = data[-1:]
-        # Only an event ends with a brace; the replies to acks end with a number.
+        # Only events end with a brace; replies to acks end with a number.
         count = data.count(b"}\n")
         if count:
             refs = self._refs[self.received : self.received + count]
@@ -37,7 +37,7 @@ class _Reader:
 
 
 def deliveries_per_second(settings: BenchSettings) -> float:
-    """Deliveries a second, from the first publish until every subscriber has every event."""
+    """Return the deliveries a second, from the first publish until every subscriber has every event."""
     events = max(100, settings.events // 10)
     refs = [b"@%d" % offset for offset in range(events)]
     chunks = list(publish_chunks(events, settings.size, priorities=1))

@@ -1,4 +1,4 @@
-"""B9: thousands of subscribers that wait, and one event to all of them."""
+"""B9: measure the memory of thousands of idle subscribers, and the delivery of one event to all of them."""
 
 import resource
 import selectors
@@ -15,7 +15,7 @@ SUBSCRIBERS = 5000
 
 
 class Idle(NamedTuple):
-    """Resident memory of the broker with all subscribers (bytes), and the seconds until each has had one event."""
+    """The broker's resident memory with all subscribers (bytes), and the seconds until each has received one event."""
 
     memory: int
     seconds: float

@@ -1,4 +1,4 @@
-"""I1: tweets from an event stream, scored and written to MongoDB, beside what scoring and writing reach alone."""
+"""I1: measure the ingester from an event stream to MongoDB, and compare it with scoring alone and writing alone."""
 
 import signal
 import socket
@@ -19,28 +19,33 @@ from demo.mongod import ReplicaSet
 from sse_ingest.simulator.tweets import Timeline
 from sse_ingest.simulator.wire import chunks, message
 
-__all__ = ["Ingest", "ingest"]
+__all__ = ["IngestRun", "ingest"]
 
 CORES: Final = 2
 BATCH: Final = 2000
-"""Tweets in a transaction: ten times the default, since a backlog is what is measured."""
+"""The number of tweets in a transaction: ten times the default, because a backlog is measured."""
 
 TASK: Final = 1000
-"""Events that a worker is given at once: five times the default, for the same reason."""
+"""The number of events in a worker's task: five times the default, because a backlog is measured."""
 
 _HEAD: Final = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 
 
-class Ingest(NamedTuple):
-    """Tweets a second: through the ingester, of vaderSentiment alone on as many cores, of insert_many alone."""
+class IngestRun(NamedTuple):
+    """Tweets per second in three runs.
+
+    - `stored`: the whole ingester, on `CORES` cores.
+    - `scored`: vaderSentiment alone, on the same number of cores.
+    - `inserted`: ``insert_many`` of MongoDB alone.
+    """
 
     stored: float
     scored: float
     inserted: float
 
 
-def ingest(settings: BenchSettings) -> Ingest:
-    """Serve invented tweets of about 3 KB as fast as they are taken, and time from the first stored one to the last."""
+def ingest(settings: BenchSettings) -> IngestRun:
+    """Serve invented tweets of about 3 KB as fast as possible, and time from the first stored one to the last."""
     timeline = Timeline(seed=1, route=1)
     tweets = [timeline.tweet(number) for number in range(max(5000, settings.events // 20))]
     scored = _scored_alone([msgspec.json.decode(tweet)["text"] for tweet in tweets])
@@ -62,12 +67,12 @@ def ingest(settings: BenchSettings) -> Ingest:
                 time.sleep(0.1)
         first = next(look for look in looks if look[1])
         last = next(look for look in looks if look[1] == looks[-1][1])
-        return Ingest((last[1] - first[1]) / (last[0] - first[0]), scored, inserted)
+        return IngestRun((last[1] - first[1]) / (last[0] - first[0]), scored, inserted)
 
 
 @contextmanager
 def _stream(tweets: list[bytes]) -> Iterator[int]:
-    """Serve a made stream from a process of its own, which costs next to nothing; a second request gets no content."""
+    """Serve a prepared stream once from a separate process, which costs almost no time; a second request gets no content."""
     body = b"".join(chunks(message(tweet, time.time())) for tweet in tweets) + b"0\r\n\r\n"
     with socket.create_server(("127.0.0.1", 0)) as listener:
         process = get_context("fork").Process(target=_answer, args=(listener, _HEAD + body), daemon=True)
@@ -92,8 +97,8 @@ def _vader() -> SentimentIntensityAnalyzer:
 
 
 def _scored_alone(texts: list[str]) -> float:
-    _vader()  # once, for all of the processes that are forked now
-    # The pool ends its processes with SIGTERM, of which they are to die without a word.
+    _vader()  # load the lexicon before the fork, so that the processes share it
+    # The pool ends its processes with SIGTERM, which must end them without a message.
     with get_context("fork").Pool(CORES, signal.signal, (signal.SIGTERM, signal.SIG_DFL)) as pool:
         pool.map(_score, [texts[:1]] * CORES)
         began = time.perf_counter()

@@ -1,6 +1,6 @@
-"""B5, B6, B7: how long one event takes.
+"""B5, B6, B7: measure the latency of single events.
 
-Latency counts from when an event was due to be sent, so that a stall counts for all that it delayed.
+Latency is measured from the time at which an event was due to be sent. So a stall counts for all events that it delayed.
 """
 
 import os
@@ -40,7 +40,7 @@ class Latencies:
 
 
 def stop_and_wait(settings: BenchSettings) -> float:
-    """B5: events a second with prefetch 1, a backlog being there: each comes after the ack of the one before."""
+    """B5: return the events a second of a backlog with prefetch 1: each event is sent after the ack of the previous one."""
     events = max(100, settings.events // 20)
     with broker_process("--topic", "bench") as (port, _), closing(connect(port)) as out, closing(connect(port)) as into:
         publish_all(out, list(publish_chunks(events, settings.size)), events)
@@ -58,7 +58,7 @@ def stop_and_wait(settings: BenchSettings) -> float:
 
 
 def fdatasync_latencies(size: int, count: int = 2000) -> Latencies:
-    """What a bare write and fdatasync of `size` bytes take on the disk that the broker uses too."""
+    """Measure a bare write and fdatasync of `size` bytes on the disk that the broker uses."""
     seconds = []
     block = os.urandom(size)
     with tempfile.TemporaryFile(prefix="tweetwire-bench-", dir=".") as file:
@@ -71,7 +71,7 @@ def fdatasync_latencies(size: int, count: int = 2000) -> Latencies:
 
 
 def open_loop(settings: BenchSettings, seconds: float = 10.0) -> tuple[Latencies, Latencies]:
-    """B6, B7: publish → confirmed and publish → delivered, at 5,000 events/s that come whatever the broker does."""
+    """B6, B7: measure the times from publish to confirmation and to delivery, at 5,000 events/s sent at fixed times."""
     with broker_process("--topic", "bench") as (port, _):
         run = _OpenLoop(settings, port, round(seconds * RATE))
         anyio.run(run.run, backend_options={"use_uvloop": True})
@@ -79,7 +79,7 @@ def open_loop(settings: BenchSettings, seconds: float = 10.0) -> tuple[Latencies
 
 
 class _OpenLoop:
-    """Sends events when they are due, and notes when each was confirmed and delivered."""
+    """Sends events when they are due, and records when each was confirmed and delivered."""
 
     def __init__(self, settings: BenchSettings, port: int, events: int) -> None:
         self.events = events
@@ -90,7 +90,7 @@ class _OpenLoop:
         self._began = 0.0
 
     async def run(self) -> None:
-        """Run until everything sent has been confirmed and delivered."""
+        """Run until all events sent have been confirmed and delivered."""
         async with await anyio.connect_tcp("127.0.0.1", self._port) as into:
             await into.send(b"sub bench as=reader prefetch=100000\n")
             await anyio.sleep(0.2)

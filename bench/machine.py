@@ -1,4 +1,4 @@
-"""What the figures were measured on, since they mean little without it."""
+"""Describe the machine and the versions of a run, so that readers can judge its figures."""
 
 import os
 import platform
@@ -15,7 +15,7 @@ _CLIENTS = ("redis", "nats-py", "aio-pika", "paho-mqtt", "pymongo", "pyspark")
 
 
 def machine_facts() -> dict[str, str]:
-    """Name processor, cores, memory, kernel, Python, and how busy the machine is already."""
+    """Return the processor, cores, memory, kernel, Python, and the machine's load before the run."""
     return {
         "processor": _processor(),
         "cores": str(len(os.sched_getaffinity(0))),
@@ -27,7 +27,7 @@ def machine_facts() -> dict[str, str]:
 
 
 def peer_versions() -> dict[str, str]:
-    """Name the versions of the peers' servers, as Debian's packages have them, and of the clients used."""
+    """Return the versions of the peers' servers, from Debian's packages, and of the Python clients."""
     return {peer.program: _package_version(peer.program) for peer in PEERS} | {
         name: _distribution_version(name) for name in _CLIENTS
     }

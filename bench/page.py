@@ -1,4 +1,4 @@
-"""A run's results as one HTML page that needs nothing else: the tables, and plots of figures, percentiles and growth."""
+"""A run's results as one self-contained HTML page: tables, and plots of figures, percentiles and growth."""
 
 import statistics
 from typing import Any
@@ -7,9 +7,9 @@ from plotly import graph_objects
 from plotly.subplots import make_subplots
 
 from bench.results import Results
-from bench.row import Growth, Row
+from bench.row import BenchRow, Growth
 from bench.table import figure
-from subscriber.page import document, table
+from subscriber.stress.page import document, table
 
 __all__ = ["page"]
 
@@ -17,7 +17,7 @@ _PLOT_HEIGHT = 420
 
 
 def page(results: Results) -> str:
-    """Return the page."""
+    """Return the HTML page that shows a run's results."""
     head = (
         f"{results.began:%Y-%m-%d %H:%M} UTC, {results.seconds:.0f} s{'' if results.is_complete else ', interrupted'}"
     )
@@ -34,7 +34,7 @@ def page(results: Results) -> str:
     return document(f"tweetwire bench, {head}", body)
 
 
-def _cells(row: Row) -> tuple[str, ...]:
+def _cells(row: BenchRow) -> tuple[str, ...]:
     ends = (min(row.figures), max(row.figures)) if row.figures else (None, None)
     figures = (figure(value, row.unit) for value in (row.median, *ends))
     note = "; ".join(filter(None, (row.reason, row.beside)))
@@ -48,8 +48,8 @@ def _growth_cells(growth: Growth) -> tuple[str, ...]:
     return (growth.name, growth.what, words, spread, growth.verdict, growth.reason)
 
 
-def _goals(rows: list[Row]) -> graph_objects.Figure:
-    """Draw each row's median as a share of its goal, turned over where less is better."""
+def _goals(rows: list[BenchRow]) -> graph_objects.Figure:
+    """Draw each row's median as a share of its goal, or the goal as a share of the median if less is better."""
     shares = [[_share(row, one) for one in row.figures] for row in rows]
     medians = [statistics.median(values) for values in shares]
     drawn = graph_objects.Figure(
@@ -68,13 +68,13 @@ def _goals(rows: list[Row]) -> graph_objects.Figure:
     return drawn
 
 
-def _share(row: Row, value: float) -> float:
+def _share(row: BenchRow, value: float) -> float:
     goal = row.goal or 1.0
-    # A fall may be nothing or less; the plot's axis ends somewhere.
+    # A measured loss may be zero or negative, but the plot's logarithmic axis needs a positive value.
     return value / goal if row.is_more_better else goal / max(value, goal / 100)
 
 
-def _latencies(rows: list[Row]) -> graph_objects.Figure:
+def _latencies(rows: list[BenchRow]) -> graph_objects.Figure:
     drawn = graph_objects.Figure()
     for what in dict.fromkeys(row.what.rpartition(", p")[0] for row in rows if ", p" in row.what):
         own = [row for row in rows if row.what.rpartition(", p")[0] == what]

@@ -1,4 +1,4 @@
-"""The results of a run as a file, and what to read from one."""
+"""The results of a run as a file."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -6,13 +6,13 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from bench.row import Growth, Row
+from bench.row import BenchRow, Growth
 
 __all__ = ["Results", "read_results"]
 
 
 class Results(Struct, kw_only=True):
-    """A run: what was measured, on what, with which settings; `is_complete` is false after Ctrl-C."""
+    """A run: its machine, versions, settings and figures; `is_complete` is false after Ctrl-C."""
 
     began: datetime
     seconds: float
@@ -20,11 +20,11 @@ class Results(Struct, kw_only=True):
     machine: dict[str, str]
     versions: dict[str, str]
     settings: dict[str, str]
-    rows: list[Row]
+    rows: list[BenchRow]
     growths: list[Growth]
 
     def write(self, path: Path) -> None:
-        """Write it as JSON, with the medians and verdicts for whoever reads it without us."""
+        """Write the run as JSON, with medians and verdicts for readers without this program."""
         whole = msgspec.to_builtins(self)
         for written, row in zip(whole["rows"], self.rows, strict=True):
             written |= {"median": row.median, "verdict": row.verdict}
@@ -34,10 +34,10 @@ class Results(Struct, kw_only=True):
 
     @property
     def stem(self) -> str:
-        """A name for its files, which sort by time."""
+        """The stem of the names of this run's files. Sorted by name, the files are in the order of time."""
         return f"bench-{self.began.astimezone(UTC):%Y%m%dT%H%M%SZ}"
 
 
 def read_results(path: Path) -> Results:
-    """Read a file that `Results.write` wrote. Raises OSError, or ValueError where it is something else."""
+    """Read a file that `Results.write` wrote. Raises OSError, and ValueError if it has another form."""
     return msgspec.json.decode(path.read_bytes(), type=Results)

@@ -1,4 +1,4 @@
-"""How often a row is measured: as often as wanted, but not for longer than it may take."""
+"""Repeat a measurement, up to a number of rounds and a time limit."""
 
 import time
 from collections.abc import Callable
@@ -10,7 +10,7 @@ Figure = TypeVar("Figure")
 
 
 class Rounds:
-    """At most `most` rounds, and none that would end later than `seconds` after the first began, save the first."""
+    """Runs a measurement up to `most` times, but starts no round that would end later than `seconds` after the first began."""
 
     def __init__(
         self,
@@ -25,7 +25,7 @@ class Rounds:
         self._clock = clock
 
     def __call__(self, name: str, run: Callable[[], Figure]) -> list[Figure]:
-        """Give what each round found, telling of each."""
+        """Run the rounds and return their figures, reporting each."""
         found: list[Figure] = []
         began = self._clock()
         while len(found) < self._most:

@@ -1,21 +1,21 @@
-"""What is measured: rows with their figures and goals, and how the cost of an event grows with the work."""
+"""The results: rows with their figures and goals, and how the cost of an event grows with the number of events."""
 
 import statistics
 from typing import Literal
 
 from msgspec import Struct
 
-__all__ = ["FLAT_WITHIN", "Growth", "Row", "Verdict"]
+__all__ = ["FLAT_WITHIN", "BenchRow", "Growth", "Verdict"]
 
 FLAT_WITHIN = 0.25
 Verdict = Literal["met", "short", "measured", "not measured", "failed"]
 _MORE_IS_BETTER = {"/s", "%", "times"}
 
 
-class Row(Struct, kw_only=True):
-    """One measured thing: the figure of each round and the goal, in `unit`, and what it is seen beside.
+class BenchRow(Struct, kw_only=True):
+    """One measured property: the figures of its rounds and the goal, in `unit`, and a text with a comparison.
 
-    Of rates and shares more is better, of times, sizes and falls less. `reason` tells why there are no figures.
+    More is better for rates and shares; less is better for times, sizes and losses. `reason` says why there are no figures.
     """
 
     name: str
@@ -29,7 +29,7 @@ class Row(Struct, kw_only=True):
 
     @property
     def median(self) -> float | None:
-        """The figure that counts."""
+        """The median of the rounds, which is the row's figure."""
         return statistics.median(self.figures) if self.figures else None
 
     @property
@@ -39,7 +39,7 @@ class Row(Struct, kw_only=True):
 
     @property
     def verdict(self) -> Verdict:
-        """How the figure stands to its goal."""
+        """The result as text: whether the figure meets its goal, or why there is no figure."""
         median = self.median
         if median is None:
             return "failed" if self.is_failed else "not measured"
@@ -49,7 +49,7 @@ class Row(Struct, kw_only=True):
 
 
 class Growth(Struct, kw_only=True):
-    """What an event costs (µs) at different amounts of work, these as multiples of the first that was decided on."""
+    """The cost of an event (µs) for different numbers of events, each a multiple of the number in the settings."""
 
     name: str
     what: str
@@ -60,7 +60,7 @@ class Growth(Struct, kw_only=True):
 
     @property
     def spread(self) -> float | None:
-        """How much more the dearest costs than the cheapest, as a share of the cheapest."""
+        """The difference between the highest and the lowest cost, as a share of the lowest."""
         return max(self.costs_us) / min(self.costs_us) - 1 if self.costs_us else None
 
     @property

@@ -1,4 +1,4 @@
-"""The rows of the table: what is measured for each, its goal, and the ceiling or the peers beside it."""
+"""The rows of the benchmark's table: how each is measured, its goal, and the figures that it is compared with."""
 
 import shutil
 import statistics
@@ -22,20 +22,20 @@ from bench import (
     wire,
 )
 from bench.latency import Latencies
-from bench.peers import PEERS, Peer
+from bench.peers import PEERS, PeerBroker
 from bench.peers.redis_streams import xadds_per_second
 from bench.rounds import Rounds
-from bench.row import Row
+from bench.row import BenchRow
 from bench.settings import BenchSettings
 
 __all__ = ["GROWTHS", "ROWS", "Growing"]
 
-Measure = Callable[[BenchSettings, Rounds], Iterable[Row]]
+Measure = Callable[[BenchSettings, Rounds], Iterable[BenchRow]]
 Rate = Callable[[BenchSettings], float]
 
 
 class Growing(NamedTuple):
-    """A rate (events/s) whose growth is looked at; a slow one takes a `share` of the events, so that it ends in time."""
+    """A rate (events/s) that is measured with growing numbers of events. A slow one gets only a `share` of the events."""
 
     what: str
     rate: Rate
@@ -43,15 +43,15 @@ class Growing(NamedTuple):
 
 
 def _rate(name: str, what: str, goal: float, run: Rate) -> Measure:
-    """Make the measurement of a row that is a rate with a goal and nothing beside it."""
+    """Return the measurement of a row that is a rate with a goal and no comparison."""
 
-    def measure(settings: BenchSettings, rounds: Rounds) -> Iterator[Row]:
-        yield Row(name=name, what=what, unit="/s", figures=rounds(name, partial(run, settings)), goal=goal)
+    def measure(settings: BenchSettings, rounds: Rounds) -> Iterator[BenchRow]:
+        yield BenchRow(name=name, what=what, unit="/s", figures=rounds(name, partial(run, settings)), goal=goal)
 
     return measure
 
 
-def _b1(settings: BenchSettings, rounds: Rounds) -> Iterator[Row]:
+def _b1(settings: BenchSettings, rounds: Rounds) -> Iterator[BenchRow]:
     def run() -> tuple[float, float]:
         disk = ceilings.synced_bytes_per_second(settings.events * settings.size)
         return wire.publish_confirmed(settings), disk
@@ -62,11 +62,11 @@ def _b1(settings: BenchSettings, rounds: Rounds) -> Iterator[Row]:
         xadds = rounds("B1 redis-benchmark", lambda: xadds_per_second(settings.events // 5, settings.size))
         peer = f"redis-benchmark XADD, appendfsync always: {statistics.median(xadds):,.0f} /s"
     rates = [rate for rate, _ in found]
-    yield Row(
+    yield BenchRow(
         name="B1", what="publish, confirmed synced, one connection", unit="/s", figures=rates, goal=400_000, beside=peer
     )
     disk = statistics.median(disk for _, disk in found)
-    yield Row(
+    yield BenchRow(
         name="B1",
         what="the same, of the bytes/s of 1 MiB write+fdatasync",
         unit="%",
@@ -76,19 +76,19 @@ def _b1(settings: BenchSettings, rounds: Rounds) -> Iterator[Row]:
     )
 
 
-def _b3(settings: BenchSettings, rounds: Rounds) -> Iterator[Row]:
+def _b3(settings: BenchSettings, rounds: Rounds) -> Iterator[BenchRow]:
     ours = rounds("B3", partial(clients.through_clients, settings))
     peers = [_peer(peer, settings, rounds) for peer in PEERS]
-    yield Row(
+    yield BenchRow(
         name="B3",
-        what="the same through broker.Client at both ends",
+        what="the same through tweetwire.Client at both ends",
         unit="/s",
         figures=ours,
         goal=120_000,
         beside="confirms when it is on the disk (fdatasync)",
     )
     best = max(peers, key=lambda peer: peer.median or 0.0)
-    ratio = Row(name="B3", what="the same, of the best peer below", unit="times", goal=4)
+    ratio = BenchRow(name="B3", what="the same, of the best peer below", unit="times", goal=4)
     if best.median:
         ratio.figures, ratio.beside = [rate / best.median for rate in ours], best.what
     else:
@@ -97,8 +97,8 @@ def _b3(settings: BenchSettings, rounds: Rounds) -> Iterator[Row]:
     yield from peers
 
 
-def _peer(peer: Peer, settings: BenchSettings, rounds: Rounds) -> Row:
-    row = Row(name="B3", what=peer.name, unit="/s", beside=f"confirms when it is {peer.promise}")
+def _peer(peer: PeerBroker, settings: BenchSettings, rounds: Rounds) -> BenchRow:
+    row = BenchRow(name="B3", what=peer.name, unit="/s", beside=f"confirms when it is {peer.promise}")
     if peer.is_installed:
         row.figures = rounds(peer.name, partial(peer.rate, max(1000, settings.events // 25), settings.size))
     else:
@@ -106,10 +106,10 @@ def _peer(peer: Peer, settings: BenchSettings, rounds: Rounds) -> Row:
     return row
 
 
-def _b5(settings: BenchSettings, rounds: Rounds) -> Iterator[Row]:
+def _b5(settings: BenchSettings, rounds: Rounds) -> Iterator[BenchRow]:
     found = rounds("B5", lambda: (latency.stop_and_wait(settings), ceilings.ping_pongs_per_second()))
     bare = statistics.median(bare for _, bare in found)
-    yield Row(
+    yield BenchRow(
         name="B5",
         what="stop and wait: prefetch 1, backlog ready",
         unit="/s",
@@ -119,7 +119,7 @@ def _b5(settings: BenchSettings, rounds: Rounds) -> Iterator[Row]:
     )
 
 
-def _b6(settings: BenchSettings, rounds: Rounds) -> Iterator[Row]:
+def _b6(settings: BenchSettings, rounds: Rounds) -> Iterator[BenchRow]:
     found = rounds("B6 B7", lambda: (*latency.open_loop(settings), latency.fdatasync_latencies(settings.size)))
     at = f"at {latency.RATE:,}/s"
     yield from _percentiles("B6", f"publish -> confirmed {at}", [run[0] for run in found], 1.0, 10.0)
@@ -129,40 +129,40 @@ def _b6(settings: BenchSettings, rounds: Rounds) -> Iterator[Row]:
 
 def _percentiles(
     name: str, what: str, found: list[Latencies], p50: float | None = None, p99: float | None = None
-) -> Iterator[Row]:
+) -> Iterator[BenchRow]:
     for percentile, goal in (("p50", p50), ("p90", None), ("p99", p99), ("p99.9", None)):
         figures = [getattr(one, percentile.replace(".", "")) for one in found]
-        yield Row(name=name, what=f"{what}, {percentile}", unit="ms", figures=figures, goal=goal)
+        yield BenchRow(name=name, what=f"{what}, {percentile}", unit="ms", figures=figures, goal=goal)
 
 
-def _b8(settings: BenchSettings, rounds: Rounds) -> Iterator[Row]:
+def _b8(settings: BenchSettings, rounds: Rounds) -> Iterator[BenchRow]:
     found = rounds("B8", partial(backlog.long_log, settings))
     what = f"{settings.backlog / 1e6:g} M events, {backlog.SUBSCRIPTIONS} durable subscriptions: memory"
     after = [run.memory_after_start / 1e6 for run in found]
-    yield Row(name="B8", what=what, unit="MB", figures=[run.memory / 1e6 for run in found], goal=300)
-    yield Row(name="B8", what="the same after kill -9 and a start", unit="MB", figures=after, goal=300)
-    yield Row(name="B8", what="ready after kill -9", unit="s", figures=[run.start_s for run in found], goal=3)
+    yield BenchRow(name="B8", what=what, unit="MB", figures=[run.memory / 1e6 for run in found], goal=300)
+    yield BenchRow(name="B8", what="the same after kill -9 and a start", unit="MB", figures=after, goal=300)
+    yield BenchRow(name="B8", what="ready after kill -9", unit="s", figures=[run.start_s for run in found], goal=3)
 
 
-def _b9(_: BenchSettings, rounds: Rounds) -> Iterator[Row]:
+def _b9(_: BenchSettings, rounds: Rounds) -> Iterator[BenchRow]:
     found = rounds("B9", idle.idle_subscribers)
     what = f"{idle.SUBSCRIBERS:,} idle subscribers: memory"
-    yield Row(name="B9", what=what, unit="MB", figures=[run.memory / 1e6 for run in found], goal=150)
-    yield Row(
+    yield BenchRow(name="B9", what=what, unit="MB", figures=[run.memory / 1e6 for run in found], goal=150)
+    yield BenchRow(
         name="B9", what="one event to all of them", unit="ms", figures=[1000 * run.seconds for run in found], goal=500
     )
 
 
-def _g1(settings: BenchSettings, rounds: Rounds) -> Iterable[Row]:
+def _g1(settings: BenchSettings, rounds: Rounds) -> Iterable[BenchRow]:
     fewer = _share(settings, 0.2)
     measure = _rate("G1", "event source, 1,000 clients, out of order", 50_000, event_source.events_per_second)
     return measure(fewer, rounds)
 
 
-def _c1(settings: BenchSettings, rounds: Rounds) -> Iterator[Row]:
+def _c1(settings: BenchSettings, rounds: Rounds) -> Iterator[BenchRow]:
     found = rounds("C1", partial(changes.change_backlog, settings))
     bare, ours = (statistics.median(rates) for rates in zip(*found, strict=True))
-    yield Row(
+    yield BenchRow(
         name="C1",
         what="change stream -> durable topic, of a bare loop",
         unit="%",
@@ -172,16 +172,16 @@ def _c1(settings: BenchSettings, rounds: Rounds) -> Iterator[Row]:
     )
 
 
-def _c2(settings: BenchSettings, rounds: Rounds) -> Iterator[Row]:
+def _c2(settings: BenchSettings, rounds: Rounds) -> Iterator[BenchRow]:
     found = rounds("C2", partial(changes.insert_to_event, settings))
     what = f"insert acknowledged -> event, {changes.INSERTS_PER_SECOND}/s"
     yield from _percentiles("C2", what, found, 6.0, 30.0)
 
 
-def _i1(settings: BenchSettings, rounds: Rounds) -> Iterator[Row]:
+def _i1(settings: BenchSettings, rounds: Rounds) -> Iterator[BenchRow]:
     found = rounds("I1", partial(ingest.ingest, settings))
     stored, scored, inserted = ([run[at] for run in found] for at in range(3))
-    yield Row(
+    yield BenchRow(
         name="I1",
         what="SSE -> scored -> MongoDB, 3 KB tweets",
         unit="/s",
@@ -189,7 +189,7 @@ def _i1(settings: BenchSettings, rounds: Rounds) -> Iterator[Row]:
         goal=6000,
         beside=f"insert_many alone: {statistics.median(inserted):,.0f} /s",
     )
-    yield Row(
+    yield BenchRow(
         name="I1",
         what="the same, of vaderSentiment alone on as many cores",
         unit="%",
@@ -199,10 +199,10 @@ def _i1(settings: BenchSettings, rounds: Rounds) -> Iterator[Row]:
     )
 
 
-def _s1(settings: BenchSettings, rounds: Rounds) -> Iterator[Row]:
+def _s1(settings: BenchSettings, rounds: Rounds) -> Iterator[BenchRow]:
     found = rounds("S1", partial(spark_jobs.backlog_statistics, settings))
     bare = statistics.median(run.rate_source for run in found)
-    yield Row(
+    yield BenchRow(
         name="S1",
         what="topic -> Spark -> statistics, backlog",
         unit="/s",
@@ -212,10 +212,10 @@ def _s1(settings: BenchSettings, rounds: Rounds) -> Iterator[Row]:
     )
 
 
-def _s2(_: BenchSettings, rounds: Rounds) -> Iterator[Row]:
+def _s2(_: BenchSettings, rounds: Rounds) -> Iterator[BenchRow]:
     found = rounds("S2", spark_jobs.window_latency)
     bare = statistics.median(run.empty_trigger for run in found)
-    yield Row(
+    yield BenchRow(
         name="S2",
         what="window's end -> its event in the topic, p50",
         unit="s",
@@ -225,15 +225,15 @@ def _s2(_: BenchSettings, rounds: Rounds) -> Iterator[Row]:
     )
 
 
-def _d1(_: BenchSettings, rounds: Rounds) -> Iterator[Row]:
+def _d1(_: BenchSettings, rounds: Rounds) -> Iterator[BenchRow]:
     found = rounds("D1", demo_start.first_statistics)
-    yield Row(name="D1", what="make demo -> first statistics", unit="s", figures=found, goal=30)
+    yield BenchRow(name="D1", what="make demo -> first statistics", unit="s", figures=found, goal=30)
 
 
-def _d2(settings: BenchSettings, rounds: Rounds) -> Iterator[Row]:
+def _d2(settings: BenchSettings, rounds: Rounds) -> Iterator[BenchRow]:
     found = rounds("D2", partial(dashboards.looked_at, settings))
     alone, looked_at = ([getattr(run, name) for run in found] for name in ("alone", "looked_at"))
-    yield Row(
+    yield BenchRow(
         name="D2",
         what=f"{dashboards.RATE:,} events/s offered: delivered less with {len(dashboards.PAGES)} dashboards open",
         unit="% less",
@@ -249,7 +249,7 @@ def _loads(loads: list[dashboards.Load]) -> str:
 
 
 def _share(settings: BenchSettings, share: float) -> BenchSettings:
-    """Give fewer events to a row which would take more than its time with all of them."""
+    """Return settings with fewer events, for a row that would take too long with all of them."""
     return settings.model_copy(update={"events": max(1000, round(settings.events * share))})
 
 

@@ -1,4 +1,4 @@
-"""One run: row after row, then how cost grows; a row that fails or hangs does not keep the others from running."""
+"""Measure row after row, then the growth of the cost. A row that fails or hangs does not stop the others."""
 
 import signal
 import time
@@ -8,29 +8,32 @@ from contextlib import contextmanager
 
 from bench.programs import NotMeasured
 from bench.rounds import Rounds
-from bench.row import Growth, Row
+from bench.row import BenchRow, Growth
 from bench.rows import GROWTHS, ROWS
 from bench.settings import BenchSettings
 
 __all__ = ["Runner"]
 
-# Longer than any round takes on a slow machine.
+# This is longer than any round takes, also on a slow machine.
 _HUNG_S = 300.0
 
 
 class _Hung(KeyboardInterrupt):
-    """A measurement does not end. An interrupt, since uvloop lets no other exception of a signal through."""
+    """A measurement does not end.
+
+    This is a KeyboardInterrupt, since uvloop passes on no other exception from a signal handler.
+    """
 
     def __str__(self) -> str:
         return f"did not end within {_HUNG_S:g} s"
 
 
 class Runner:
-    """Collects rows and growths; after KeyboardInterrupt those are there that were complete."""
+    """Collects rows and growths. After a KeyboardInterrupt it holds those that were complete."""
 
     def __init__(self, settings: BenchSettings, tell: Callable[[str], None]) -> None:
         self.settings = settings
-        self.rows: list[Row] = []
+        self.rows: list[BenchRow] = []
         self.growths: list[Growth] = []
         self._names = [name for name in ROWS if name in settings.only or not settings.only]
         self._rounds = Rounds(settings.rounds, settings.row_time, self._tell_round)
@@ -39,16 +42,16 @@ class Runner:
 
     @property
     def seconds(self) -> float:
-        """How long the run has taken so far."""
+        """The duration of the run so far, in seconds."""
         return time.monotonic() - self._began
 
     @property
     def is_failed(self) -> bool:
-        """Whether something failed."""
+        """Whether a measurement failed."""
         return any(row.is_failed for row in self.rows) or any(growth.is_failed for growth in self.growths)
 
     def run(self) -> None:
-        """Measure all that is wanted."""
+        """Measure all rows of the settings."""
         scales = [scale for scale in self.settings.scales if scale > 0]
         growing = [name for name in self._names if name in GROWTHS and scales]
         for number, name in enumerate(self._names, 1):
@@ -64,9 +67,9 @@ class Runner:
             with _watched():
                 self.rows += list(ROWS[name](self.settings, self._rounds))
         except NotMeasured as error:
-            self.rows.append(Row(name=name, what="", reason=str(error)))
-        except (Exception, _Hung) as error:  # noqa: BLE001 — whatever it is, the other rows go on
-            self.rows.append(Row(name=name, what="", reason=self._told(name, error), is_failed=True))
+            self.rows.append(BenchRow(name=name, what="", reason=str(error)))
+        except (Exception, _Hung) as error:  # noqa: BLE001 — after any error, continue with the other rows
+            self.rows.append(BenchRow(name=name, what="", reason=self._told(name, error), is_failed=True))
 
     def _grow(self, name: str, scales: list[float]) -> None:
         what, rate, share = GROWTHS[name]
@@ -82,7 +85,7 @@ class Runner:
                 self._tell(f"{name} at {scale:g} times the work: {cost_us:.2f} µs an event")
         except NotMeasured as error:
             growth.reason = str(error)
-        except (Exception, _Hung) as error:  # noqa: BLE001 — whatever it is, the other rows go on
+        except (Exception, _Hung) as error:  # noqa: BLE001 — after any error, continue with the other rows
             growth.reason, growth.is_failed = self._told(name, error), True
         self.growths.append(growth)
 
@@ -101,7 +104,7 @@ class Runner:
 
 @contextmanager
 def _watched() -> Iterator[None]:
-    """Raise _Hung in the block where neither it nor one of its rounds ends."""
+    """Raise _Hung in the block if a round takes longer than `_HUNG_S`."""
 
     def interrupt(*_: object) -> None:
         raise _Hung

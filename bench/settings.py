@@ -1,22 +1,21 @@
-"""What a benchmark run is told."""
+"""The settings of a benchmark run."""
 
 from pathlib import Path
 
 from pydantic import Field
 from pydantic_settings import BaseSettings, CliPositionalArg
 
-from broker.kinds import Folder
-from broker.program import settings_config
-from broker.units import Seconds
+from tweetwire.runtime.kinds import Folder, Seconds
+from tweetwire.runtime.program import settings_config
 
 __all__ = ["BenchSettings", "CompareSettings"]
 
 
 class BenchSettings(BaseSettings):
-    """Measures the broker and the pipeline; every figure stands beside its ceiling of the same run.
+    """Measures the broker and the pipeline; every figure is shown with its ceiling of the same run.
 
-    `compare OLD.json NEW.json` sets two runs side by side. Exit status 1 where a row failed, 130 after Ctrl-C; what was
-    measured until then is kept.
+    `compare OLD.json NEW.json` compares two runs. The exit status is 1 if a row failed, and 130 after Ctrl-C; the figures
+    measured so far are kept.
     """
 
     model_config = settings_config("python -m bench")
@@ -25,7 +24,7 @@ class BenchSettings(BaseSettings):
     events: int = Field(500_000, ge=1000, description="events of a round; slow rows take a share of them")
     backlog: int = Field(10_000_000, ge=1000, description="events of the long log of row B8")
     size: int = Field(200, ge=60, description="length of a stored event line (bytes, about)")
-    rounds: int = Field(5, ge=1, description="rounds of each row; the median counts, the lowest and highest are told")
+    rounds: int = Field(5, ge=1, description="rounds of each row; the median counts, the lowest and highest are shown")
     row_time: Seconds = Field(
         "45s",
         validate_default=True,
@@ -42,9 +41,9 @@ class BenchSettings(BaseSettings):
 
 
 class CompareSettings(BaseSettings):
-    """Sets the medians of two runs side by side, with their ratio."""
+    """Compares the medians of two runs, with their ratio."""
 
     model_config = settings_config("python -m bench compare")
 
-    old: CliPositionalArg[Path] = Field(description="JSON file of one run")
-    new: CliPositionalArg[Path] = Field(description="JSON file of another")
+    old: CliPositionalArg[Path] = Field(description="JSON file of the first run")
+    new: CliPositionalArg[Path] = Field(description="JSON file of the second run")

@@ -1,8 +1,8 @@
-"""``python -m bench.soak``: clients that connect, ack, nack, stall and vanish at random, and nothing may be lost.
+"""``python -m bench.soak``: clients that connect, ack, nack, stall and vanish at random, while no event may be lost.
 
-Five durable subscriptions of one topic are shared by all clients. At the end everybody only acks, and then for each
-subscription settled + dead = published must hold, with nothing pending, in flight, or delivered to two owners at once;
-the broker's memory must not have grown in the second half.
+All clients share five durable subscriptions of one topic. At the end all clients only ack. Then each subscription must have
+settled + dead = published, with nothing pending, in flight, or delivered to two owners at once. The broker's memory must not
+have grown in the second half.
 """
 
 import random
@@ -17,14 +17,15 @@ from pydantic_settings import BaseSettings
 from rich.console import Console
 
 from bench.broker_process import broker_process, resident_bytes
-from broker import Client, Event
-from broker.errors import StartError
-from broker.flags import read_flags
-from broker.program import settings_config
-from broker.units import Seconds, format_bytes
+from tweetwire import Client, Event
+from tweetwire.protocol.errors import StartError
+from tweetwire.protocol.units import format_bytes
+from tweetwire.runtime.flags import read_flags
+from tweetwire.runtime.kinds import Seconds
+from tweetwire.runtime.program import settings_config
 
 SUBSCRIPTIONS = 5
-# The memory for the newest lines is full within a minute, so that what grows behind that is a leak.
+# The memory for the newest lines is full within a minute, so any later growth is a leak.
 RECENT = "16MiB"
 GROWTH_MAX = 32 << 20
 SETTLE_S = 120
@@ -33,14 +34,14 @@ tell = Console(stderr=True, highlight=False).print
 
 
 class SoakSettings(BaseSettings):
-    """Lets clients misbehave for a while and checks that nothing was lost. Exit status 1 if something was."""
+    """Lets clients misbehave for a while, and checks that no event was lost. The exit status is 1 if an event was lost."""
 
     model_config = settings_config("python -m bench.soak")
 
     duration: Seconds = Field("10m", validate_default=True, description="how long clients misbehave")
     clients: int = Field(50, ge=SUBSCRIPTIONS, description="connections at a time")
     rate: int = Field(2000, ge=1, description="events published a second")
-    seed: int = Field(1, description="what the clients do is drawn from it")
+    seed: int = Field(1, description="seed of the clients' random behaviour")
 
 
 class Soak:
@@ -57,7 +58,7 @@ class Soak:
         self._random = random.Random(settings.seed)
 
     async def run(self) -> bool:
-        """Return whether all went well."""
+        """Run, and return whether all went well."""
         address = f"127.0.0.1:{self.port}"
         async with Client(address, name="soak") as client, anyio.create_task_group() as tasks:
             for number in range(SUBSCRIPTIONS):
@@ -100,7 +101,7 @@ class Soak:
             await anyio.sleep(self._random.random() / 5)
 
     async def _consume(self, stream: SocketStream) -> None:
-        """Treat what comes until this connection vanishes."""
+        """Handle arriving events until this connection is dropped."""
         rest = b""
         while True:
             *lines, rest = (rest + await stream.receive()).split(b"\n")
@@ -155,7 +156,7 @@ class Soak:
 
 
 def main() -> int:
-    """Run it; status 0 if nothing was lost and memory stayed flat, 2 for a wrong setting."""
+    """Run the soak. Return 0 if no event was lost and memory stayed flat, 1 if not, 2 for a wrong setting."""
     try:
         settings = read_flags(SoakSettings, sys.argv[1:])
     except StartError as error:

@@ -1,4 +1,4 @@
-"""S1, S2: statistics by Spark, of a backlog and live, beside Spark's own source and an empty query."""
+"""S1, S2: measure Spark's statistics of a backlog and live, and compare them with Spark's own source and an empty query."""
 
 import json
 import random
@@ -6,7 +6,6 @@ import statistics
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -18,12 +17,13 @@ from pyspark.sql.types import StructType
 from bench.broker_process import broker_process
 from bench.programs import folder, program
 from bench.settings import BenchSettings
-from broker import Event, StoredEvent, SyncClient
-from spark.changes import counted_changes
-from spark.jobs import JOBS, start_query
-from spark.session import build_session
-from spark.settings import SparkSettings
-from spark.stats_topic import window_events
+from spark.apps.jobs import JOBS, start_query
+from spark.apps.session import build_session
+from spark.apps.settings import SparkSettings
+from spark.statistics.changes import counted_changes
+from spark.statistics.stats_topic import window_events
+from tweetwire import Event, StoredEvent, SyncClient
+from tweetwire.statistics import TweetsWindow
 
 __all__ = ["StatisticsRate", "WindowLatency", "backlog_statistics", "window_latency"]
 
@@ -31,7 +31,7 @@ MASTER: Final = "local[2]"
 BATCHES: Final = 10
 WARM_BATCHES: Final = 6
 LOOK_S: Final = 0.5
-"""How often a query is looked at: its progress comes as text, and reading that takes Java and Python milliseconds."""
+"""The interval between two looks at a query's progress. A look takes milliseconds, because the progress arrives as text."""
 BACKLOG_RATE: Final = 10_000
 LIVE_RATE: Final = 500
 LIVE_BYTES: Final = 700
@@ -51,16 +51,16 @@ class StatisticsRate(NamedTuple):
 
 
 class WindowLatency(NamedTuple):
-    """Seconds from a window's end to its event in the topic (median), and those of an empty query's trigger."""
+    """The median seconds from a window's end to its event in the topic, and the median seconds of an empty query's trigger."""
 
     window: float
     empty_trigger: float
 
 
 def backlog_statistics(settings: BenchSettings) -> StatisticsRate:
-    """S1: the statistics of a backlog, in the last of its micro-batches: in the first, Java compiles the query.
+    """S1: measure a backlog's statistics in its last micro-batches, because Java compiles the query in the first ones.
 
-    At the benchmark's own size a micro-batch is as large as the program's default; a job's first are smaller.
+    The benchmark sets the size of all micro-batches to the program's default, since a job begins with smaller ones.
     """
     changes = _changes(1000, settings.size)
     rows = max(100, settings.events)
@@ -69,7 +69,7 @@ def backlog_statistics(settings: BenchSettings) -> StatisticsRate:
         with SyncClient(f"127.0.0.1:{port}") as client:
             client.publish_many("tweets", _backlog(changes, count))
         words = ["tweets-stats", f"--broker=127.0.0.1:{port}", f"--checkpoint={home / 'checkpoint'}", "--trigger=0s"]
-        job = SparkSettings(_cli_parse_args=[*words, f"--rows-max={rows}"])  # type: ignore[call-arg]
+        job = SparkSettings(_cli_parse_args=[*words, f"--rows-max={rows}"])
         from_topic = _rate(start_query(session, _JOB, job))
         made = _made_rows(session, changes, rows)
         query = window_events(_JOB.statistic(counted_changes(made, 10_000), 10_000), "tweets_stats")
@@ -78,7 +78,7 @@ def backlog_statistics(settings: BenchSettings) -> StatisticsRate:
 
 
 def window_latency() -> WindowLatency:
-    """S2: both statistics live at 500 tweets a second; how long after its end each window is in the topic."""
+    """S2: measure the time from the end of a window to its event in the topic, for both statistics at 500 tweets a second."""
     changes = _changes(1000, LIVE_BYTES)
     with broker_process("--topic", "tweets", "--topic", "users") as (port, _), folder() as home:
         address = f"127.0.0.1:{port}"
@@ -100,7 +100,7 @@ def _session(home: Path) -> Iterator[SparkSession]:
 
 
 def _changes(count: int, size: int) -> list[dict[str, Any]]:
-    """Make change events with all that the statistics read, padded by a text to stored lines of about `size` bytes."""
+    """Make change events with all members that the statistics read, padded to lines of about `size` bytes."""
     dice = random.Random(1)
     return [
         {
@@ -121,14 +121,14 @@ def _changes(count: int, size: int) -> list[dict[str, Any]]:
 
 
 def _backlog(changes: list[dict[str, Any]], count: int) -> Iterator[Event]:
-    """Give events whose times end now, so many a second that they fill some windows."""
+    """Yield events that fill some windows. The last event has the current time."""
     first = time.time_ns() // 1_000_000 - count * 1000 // BACKLOG_RATE
     for n in range(count):
         yield Event(id=str(n), msg={**changes[n % len(changes)], "at": first + n * 1000 // BACKLOG_RATE})
 
 
 def _made_rows(session: SparkSession, changes: list[dict[str, Any]], rows: int) -> DataFrame:
-    """Make the same rows by Spark alone, out of messages that are parsed already."""
+    """Make the same rows with Spark alone, from messages that are already parsed."""
     kind = _JOB.columns["msg"].dataType
     assert isinstance(kind, StructType)
     messages = fn.array(*(fn.from_json(fn.lit(json.dumps(change)), kind) for change in changes[:100]))
@@ -153,7 +153,7 @@ def _rate(query: StreamingQuery) -> float:
 
 
 def _publish_paced(client: SyncClient, changes: list[dict[str, Any]]) -> None:
-    """Publish at the live rate until enough windows have been published. Raises RuntimeError where none come."""
+    """Publish at the live rate until enough windows have been published. Raises RuntimeError if they take too long."""
     began = time.monotonic()
     sent = 0
     while len(_windows(client)) < WARM_WINDOWS + WINDOWS:
@@ -174,7 +174,7 @@ def _windows(client: SyncClient) -> list[StoredEvent]:
 
 
 def _lateness_s(window: StoredEvent) -> float:
-    return window.timestamp / 1000 - datetime.fromisoformat(window.decode()["window"]["end"]).timestamp()
+    return window.timestamp / 1000 - window.decode(TweetsWindow).window.end_at.timestamp()
 
 
 def _empty_trigger(session: SparkSession, home: Path) -> float:

@@ -4,7 +4,7 @@ from rich.console import Console
 from rich.table import Table
 
 from bench.compare import Compared
-from bench.row import FLAT_WITHIN, Growth, Row
+from bench.row import FLAT_WITHIN, BenchRow, Growth
 
 __all__ = ["figure", "show_compared", "show_growths", "show_rows"]
 
@@ -13,11 +13,11 @@ _COLOURS = {"met": "green", "short": "yellow", "failed": "red", "not measured": 
 
 
 def figure(value: float | None, unit: str) -> str:
-    """Write a figure with as many places as it deserves."""
+    """Format a figure with two decimals, or without decimals if it is 100 or more."""
     return "" if value is None else f"{value:,.{0 if abs(value) >= 100 else 2}f} {unit}"
 
 
-def show_rows(rows: list[Row]) -> None:
+def show_rows(rows: list[BenchRow]) -> None:
     """Print the table of rows."""
     table = _table("tweetwire", ("row", "what"), ("median", "lowest", "highest", "rounds", "goal"), ("", "beside it"))
     for row in rows:
@@ -30,7 +30,7 @@ def show_rows(rows: list[Row]) -> None:
 
 
 def show_growths(growths: list[Growth]) -> None:
-    """Print what an event costs at each amount of work."""
+    """Print the cost of an event at each amount of work."""
     scales = sorted({scale for growth in growths for scale in growth.scales})
     title = f"µs an event, by multiples of the work (flat: within {FLAT_WITHIN:.0%})"
     table = _table(title, ("row", "what"), (*(f"{scale:g} ×" for scale in scales), "spread"), ("", "why not"))
@@ -43,7 +43,7 @@ def show_growths(growths: list[Growth]) -> None:
 
 
 def show_compared(compared: list[Compared]) -> None:
-    """Print two runs side by side."""
+    """Print the comparison of two runs."""
     table = _table("medians of two runs", ("row", "what"), ("old", "new", "new / old"), ("",))
     for one in compared:
         better = "" if one.is_better is None else "[green]better[/]" if one.is_better else "[red]worse[/]"

@@ -1,4 +1,4 @@
-"""B1 and B2: the broker at the wire, loaded through plain sockets so that no client of ours is in the way."""
+"""B1 and B2: load the broker through plain sockets, so that no client library limits it."""
 
 import socket
 import time
@@ -11,7 +11,7 @@ from bench.settings import BenchSettings
 
 __all__ = [
     "CHUNK",
-    "Reader",
+    "WireReader",
     "connect",
     "publish_all",
     "publish_chunks",
@@ -28,7 +28,7 @@ _OFFSET_AT = len(b'{"topic":"bench","offset":')
 
 
 def publish_confirmed(settings: BenchSettings) -> float:
-    """B1: events a second published on one pipelined connection, each confirmed after fdatasync."""
+    """B1: return the events a second that one pipelined connection publishes; the broker confirms each after fdatasync."""
     with broker_process() as (port, _), closing(connect(port)) as connection:
         chunks = list(publish_chunks(settings.events, settings.size))
         began = time.perf_counter()
@@ -37,7 +37,7 @@ def publish_confirmed(settings: BenchSettings) -> float:
 
 
 def publish_deliver_ack(settings: BenchSettings) -> float:
-    """B2: events a second from publish through delivery to the last ack's reply, one publisher, one subscriber."""
+    """B2: return the events a second from the first publish to the last ack's reply, for one publisher and one subscriber."""
     with (
         broker_process("--topic", "bench") as (port, _),
         closing(connect(port)) as out,
@@ -47,14 +47,14 @@ def publish_deliver_ack(settings: BenchSettings) -> float:
         into.sendall(b"sub bench as=reader prefetch=%d\n" % PREFETCH)
         began = time.perf_counter()
         with publishing(out, chunks, settings.events):
-            reader = Reader(into)
+            reader = WireReader(into)
             while reader.acked < settings.events:
                 reader.take()
             return settings.events / (time.perf_counter() - began)
 
 
-class Reader:
-    """One end of a connection that subscribes to the topic: acks what arrives, that of one read in one line."""
+class WireReader:
+    """A subscriber's end of a connection, which acks all events of one read with one line."""
 
     def __init__(self, connection: socket.socket) -> None:
         self.delivered = 0
@@ -63,7 +63,7 @@ class Reader:
         self._rest = b""
 
     def take(self) -> None:
-        """Wait for something, ack the events in it, count those whose acks are answered."""
+        """Wait for bytes, ack the events in them, and count the acks that are answered."""
         *lines, self._rest = (self._rest + receive(self._connection, 1 << 20)).split(b"\n")
         offsets = [line[_OFFSET_AT : line.index(b",", _OFFSET_AT)] for line in lines if line[:1] == b"{"]
         for line in lines if len(offsets) < len(lines) else ():
@@ -77,7 +77,7 @@ class Reader:
 
 
 def receive(connection: socket.socket, most: int) -> bytes:
-    """Wait for some bytes. Raises ConnectionError where the broker has closed the connection."""
+    """Wait for some bytes. Raises ConnectionError if the broker has closed the connection."""
     data = connection.recv(most)
     if not data:
         raise ConnectionError("the broker closed the connection")
@@ -93,8 +93,8 @@ def connect(port: int) -> socket.socket:
 
 
 def publish_chunks(events: int, size: int, priorities: int = 7) -> Iterator[bytes]:
-    """Yield ``pub`` lines, a thousand in one, for events whose stored lines are about `size` bytes long."""
-    # What the broker puts in front of an event is about 60 bytes.
+    """Yield chunks of a thousand ``pub`` lines, for events whose stored lines have about `size` bytes."""
+    # The broker adds about 60 bytes in front of an event.
     text = b"x" * max(1, size - 110)
     for first in range(0, events, CHUNK):
         last = min(first + CHUNK, events)
@@ -106,7 +106,7 @@ def publish_chunks(events: int, size: int, priorities: int = 7) -> Iterator[byte
 
 @contextmanager
 def publishing(connection: socket.socket, chunks: list[bytes], events: int) -> Iterator[None]:
-    """Publish from a process of its own, so that the other end of the load has an interpreter for itself."""
+    """Publish from a separate process, so that the subscriber does not share an interpreter with the publisher."""
     process = get_context("fork").Process(target=publish_all, args=(connection, chunks, events))
     process.start()
     try:
@@ -116,7 +116,7 @@ def publishing(connection: socket.socket, chunks: list[bytes], events: int) -> I
 
 
 def publish_all(connection: socket.socket, chunks: list[bytes], events: int) -> None:
-    """Send all, with at most `WINDOW` events unconfirmed."""
+    """Send all chunks, with at most `WINDOW` events unconfirmed."""
     confirmed = 0
     take_confirmed = _confirmation_counter(connection)
     for number, chunk in enumerate(chunks):

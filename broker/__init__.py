@@ -1,27 +1,32 @@
-"""A durable, prioritised message broker whose protocol a person can type, and its clients."""
+"""The message broker: the server. Clients are in `tweetwire`."""
 
-from broker.client import Client, Publisher, Subscription
-from broker.errors import BrokerError, BrokerLost, BrokerUnreachable, HandshakeFailed, Refusal, TlsFailed
-from broker.events import Event, StoredEvent
-from broker.protocol.replies import Page, ProducerPosition, Receipt, TopicInfo
-from broker.sync_client import SyncClient, SyncSubscription
+import warnings
+from typing import Any
 
-__all__ = [
-    "BrokerError",
-    "BrokerLost",
-    "BrokerUnreachable",
-    "Client",
-    "Event",
-    "HandshakeFailed",
-    "Page",
-    "ProducerPosition",
-    "Publisher",
-    "Receipt",
-    "Refusal",
-    "StoredEvent",
-    "Subscription",
-    "SyncClient",
-    "SyncSubscription",
-    "TlsFailed",
-    "TopicInfo",
-]
+_MOVED = frozenset(
+    {
+        *(
+            "BrokerError",
+            "BrokerLost",
+            "BrokerUnreachable",
+            "Client",
+            "ClientClosed",
+            "Event",
+            "HandshakeFailed",
+            "Page",
+        ),
+        *("ProducerPosition", "ProtocolError", "Publisher", "Receipt", "Refusal", "StoredEvent", "Subscription"),
+        *("SubscriptionEnded", "SyncClient", "SyncSubscription", "TlsFailed", "TopicInfo"),
+    }
+)
+
+
+def __getattr__(name: str) -> Any:
+    """Return a name that has moved to `tweetwire`, and warn. The old name works for one release."""
+    if name not in _MOVED:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import tweetwire  # noqa: PLC0415 — imported only if an old program asks for it
+
+    # Python always shows a FutureWarning. It shows a DeprecationWarning only in __main__ and in tests.
+    warnings.warn(f"broker.{name} has moved; write: from tweetwire import {name}", FutureWarning, stacklevel=2)
+    return getattr(tweetwire, name)

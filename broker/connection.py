@@ -1,37 +1,54 @@
-"""One client's connection: a task that reads, a task that writes, and an outer guard.
+"""One client's connection: a task that reads, a task that writes once the first line has arrived, and an outer guard.
 
-The reader takes what has arrived (up to 256 KiB), turns it into commands and has the core carry them out at once; the
-writer sends what the session's outbox holds. Always true: at most one task reads and one writes; while more bytes wait to
-leave than its limit says, or `AWAITED_MAX` events to be confirmed, nothing more is read; a peer that takes nothing for as
-long as its limit says is cut off, and what it had is given to others.
+The reader takes the bytes that have arrived (up to 256 KiB, or 4 KiB before a login). It parses them slice by slice, and the
+core executes the commands immediately. The writer sends the contents of the session's outbox. Always true:
+
+- at most one task reads and one writes;
+- no further command is executed while more bytes wait to be sent than the limit allows;
+- the connection is not read while more than `AWAITED_MAX` events or `AWAITED_BYTES_MAX` bytes wait to be confirmed;
+- after commands have taken `TURN_S`, the other connections have their turn;
+- a peer that does not read for as long as its limit allows is disconnected, and its events in flight are redelivered.
 """
 
 import time
+from collections.abc import Iterator
 from enum import Enum
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 import anyio
 import structlog
-from anyio import to_thread
-from anyio.abc import ByteStream
+from anyio.abc import ByteStream, TaskGroup
+from anyio.lowlevel import checkpoint
 
-from broker.core import Access, Broker, Session
-from broker.errors import Refusal
-from broker.protocol import GREETING_LIMIT, LineSplitter, is_foreign_protocol, parse_lines
-from broker.protocol.commands import Hello
+from broker.core import Session
+from broker.login import ConnectionLogin
+from broker.strangers_log import strangers_log
+from broker.work_runner import WorkRunner
+from tweetwire.protocol import GREETING_LIMIT, Command, LineSplitter, is_foreign_protocol, parse_lines
+from tweetwire.protocol.errors import Refusal
+from tweetwire.protocol.telnet import IAC, Telnet
+from tweetwire.protocol.verbs.publishing import Publish
+from tweetwire.protocol.verbs.session import Hello
 
-__all__ = ["Connection", "End", "Limits", "Users"]
+__all__ = ["Connection", "End", "Limits"]
 
-READ_BYTES: Final = 256 << 10
 SEND_BYTES: Final = 256 << 10
 AWAITED_MAX: Final = 100_000
-FAILED_HELLOS_MAX: Final = 3
+AWAITED_BYTES_MAX: Final = 32 << 20
+GONE: Final = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError, OSError)
+"""The exceptions that a stream raises when its peer has disconnected."""
+TURN_S: Final = 0.005
+SLICE_LINES: Final = 2_000
+"""How many lines are parsed in one step. If all are refused, a step takes about 5 ms and 1 MiB.
+
+Lines of 130 bytes that arrive in one read fit into one slice, so that a run of publishes stays one command.
+"""
 
 logger = structlog.stdlib.get_logger()
 
 
 class End(Enum):
-    """Why a connection ended."""
+    """The reason why a connection ended."""
 
     LEFT = "left"
     LOST = "lost"
@@ -39,71 +56,61 @@ class End(Enum):
     SHUTDOWN = "shutdown"
     STALLED = "did not read"
     TOO_MANY = "too many connections"
+    SILENT = "did not log in, or sent no command, in time"
+    REMOVED = "its user was removed"
+    CROWDED_OUT = "made room for others before it had logged in"
     BUG = "bug"
 
 
 class Limits(NamedTuple):
-    """What one client may use: the longest line, what may wait to be sent to it, and how long it may take nothing."""
+    """The limits of one client: the longest line, the bytes that may wait to be sent, and the seconds without reading."""
 
     line_bytes: int
     waiting_bytes: int
     stalled_s: float
 
 
-class Users(Protocol):
-    """Those who may connect."""
-
-    def identify(self, name: str, token: str) -> Access | None:
-        """Return what somebody may do, None where name and token do not fit; takes its time, so call it in a thread."""
-        ...
-
-
-class Host(Protocol):
-    """The server that a connection belongs to."""
-
-    broker: Broker
-    users: Users | None
-
-    def now_ms(self) -> int:
-        """The broker's clock: milliseconds since 1970 UTC."""
-        ...
-
-    def carry_out(self) -> None:
-        """Do what the core left to do."""
-        ...
-
-
 class Connection:
-    """Owns one stream and its session."""
+    """Owns one stream, and the session of its client."""
 
     __slots__ = (
-        *("_failed_hellos", "_has_drained", "_has_output", "_host", "_is_greeted", "_limits", "_scope", "_splitter"),
-        *("_sending_since", "_stream", "end", "session"),
+        *("_has_drained", "_has_output", "_is_over", "_limits", "_login", "_runner", "_scope", "_sending_since"),
+        *("_received", "_splitter", "_stream", "_telnet", "end", "session"),
     )
 
-    def __init__(self, host: Host, stream: ByteStream, session: Session, limits: Limits) -> None:
+    def __init__(
+        self, runner: WorkRunner, stream: ByteStream, session: Session, limits: Limits, login: ConnectionLogin
+    ) -> None:
         self.session = session
         self.end: End | None = None
-        self._host = host
+        self._runner = runner
+        self._login = login
         self._stream = stream
         self._limits = limits
         self._splitter = LineSplitter(limits.line_bytes)
         self._has_output = anyio.Event()
         self._has_drained: anyio.Event | None = None
-        self._is_greeted = False
-        self._failed_hellos = 0
+        self._is_over = False
+        self._received = b""
+        # Created on the first telnet sequence, since most clients never send one.
+        self._telnet: Telnet | None = None
         self._sending_since: float | None = None
         self._scope: anyio.CancelScope | None = None
 
     async def run(self) -> End:
-        """Serve until either side ends it. Never raises, since that would end the listener too."""
+        """Serve until either side ends the connection. Never raises, since an exception would also end the listener."""
         try:
-            async with anyio.create_task_group() as tasks:
-                self._scope = tasks.cancel_scope
-                tasks.start_soon(self._write)
-                await self._read()
-                tasks.cancel_scope.cancel()
-        except* (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
+            with anyio.CancelScope() as self._scope:
+                self._received = await self._meet()
+            if self.end is None and not self._is_foreign():
+                # Open the task group outside the first scope, so that thousands of waiting connections do not keep that scope
+                # in memory.
+                async with anyio.create_task_group() as tasks:
+                    self._scope = tasks.cancel_scope
+                    tasks.start_soon(self._write)
+                    await self._read()
+                    self._end_writing(tasks)
+        except* GONE:
             self.end = self.end or End.LOST
         except* Exception:
             logger.exception("a bug ended a connection", client=self.session.name, peer=self.session.peer)
@@ -111,103 +118,167 @@ class Connection:
         return self.end or End.LOST
 
     def wake(self) -> None:
-        """There is something to send."""
+        """Wake the writer, since the session has output."""
         self._has_output.set()
 
     def is_owed(self) -> bool:
-        """Whether the peer is still to be sent something, or is being sent it."""
+        """Return whether output for the peer is waiting or being sent."""
         outbox = self.session.outbox
         return outbox.is_waiting or outbox.size > 0 or self._sending_since is not None
 
     def is_stalled(self, now_s: float) -> bool:
-        """Whether the peer has taken nothing for as long as the limit says (`now_s` by the monotonic clock)."""
+        """Return whether the peer has not read for longer than the limit. `now_s` is the time of the monotonic clock."""
         return self._sending_since is not None and now_s - self._sending_since > self._limits.stalled_s
 
     def close(self, why: End) -> None:
-        """End the connection from outside."""
+        """End the connection from another task, with `why` as the reason."""
         self.end = why
         if self._scope is not None:
             self._scope.cancel()
 
-    async def _read(self) -> None:
-        session = self.session
-        while not session.is_leaving:
-            while session.outbox.size > self._limits.waiting_bytes or session.outbox.awaited > AWAITED_MAX:
-                await self._drained()
-            data = await self._stream.receive(READ_BYTES)
-            if not self._is_greeted:
-                data = await self._whole_greeting(data)
-                if self._is_foreign(data):
-                    return
-            await self._execute(data)
-        self.end = End.LEFT
-        while session.outbox.is_waiting or session.outbox.size:
-            await self._drained()
+    async def _meet(self) -> bytes:
+        """Greet the client, and return its first bytes, which are enough to recognise the protocol.
 
-    async def _whole_greeting(self, data: bytes) -> bytes:
-        """Wait for as much of the first line as tells which protocol it is."""
-        while len(data) < GREETING_LIMIT and b"\n" not in data:
-            data += await self._stream.receive(READ_BYTES)
+        There is no writer task yet, since thousands of connections may stay in this state and end at the same time.
+        """
+        data = b""
+        while True:
+            if output := self.session.take_output():
+                await self._send(output)
+            if len(data) >= GREETING_LIMIT or b"\n" in data:
+                return data
+            data += self._plain(await self._stream.receive(self._login.read_bytes))
+
+    async def _read(self) -> None:
+        """Execute the commands in `received` and those that arrive later, until one side ends the connection."""
+        session = self.session
+        try:
+            while True:
+                await self._execute(self._take_received())
+                if session.is_leaving:
+                    break
+                while self._has_much_waiting():
+                    await self._drained()
+                self._received = self._plain(await self._stream.receive(self._login.read_bytes))
+            self.end = End.LEFT
+            # Also wait for the output that is being sent, since the writer is cancelled afterwards.
+            while self.is_owed():
+                await self._drained()
+        except GONE:
+            self.end = self.end or End.LOST
+
+    def _take_received(self) -> bytes:
+        """Return the bytes received last, and drop the reference: an idle connection must not keep them in memory."""
+        received, self._received = self._received, b""
+        return received
+
+    def _end_writing(self, tasks: TaskGroup) -> None:
+        """End the writer. Cancel it only while it sends, since cancelling costs more and leaves a reference cycle."""
+        self._is_over = True
+        self.wake()
+        if self._sending_since is not None:
+            tasks.cancel_scope.cancel()
+
+    def _plain(self, data: bytes) -> bytes:
+        """Return the received bytes without their telnet sequences, and answer these sequences."""
+        if self._telnet is None:
+            if IAC not in data:
+                return data
+            self._telnet = Telnet()
+        data = self._telnet.feed(data)
+        if answers := self._telnet.take_answers():
+            self.session.outbox.notice(answers)
+            self.wake()
         return data
 
+    def _has_much_waiting(self) -> bool:
+        """Return whether the bytes to send or the events to confirm exceed a limit, so that reading must wait."""
+        outbox = self.session.outbox
+        return (
+            outbox.load > self._limits.waiting_bytes
+            or outbox.awaited > AWAITED_MAX
+            or outbox.awaited_bytes > AWAITED_BYTES_MAX
+        )
+
     async def _drained(self) -> None:
-        """Wait until the writer has sent what there was."""
+        """Wait until the writer has sent output and no limit is exceeded."""
         self._has_drained = anyio.Event()
         await self._has_drained.wait()
 
-    def _is_foreign(self, data: bytes) -> bool:
-        self._is_greeted = True
-        if not is_foreign_protocol(data[:GREETING_LIMIT]):
+    def _is_foreign(self) -> bool:
+        if not is_foreign_protocol(self._received[:GREETING_LIMIT]):
             return False
-        logger.warning("closed a connection that speaks another protocol", peer=self.session.peer)
+        strangers_log.warning("closed a connection that speaks another protocol", peer=self.session.peer)
         self.end = End.FOREIGN
         return True
 
     async def _execute(self, data: bytes) -> None:
-        broker, session = self._host.broker, self.session
-        now_ms = self._host.now_ms()
-        for command in parse_lines(self._splitter.feed(data), self._splitter.max_bytes):
-            if isinstance(command, Refusal):
-                broker.refuse(session, command, now_ms)
-            elif isinstance(command, Hello) and not await self._is_who_it_says(command):
-                broker.refuse(session, Refusal("unauthenticated", "no such name and token"), now_ms)
-            else:
-                broker.execute(session, command, now_ms)
-            if session.is_leaving:
-                break
-        self._host.carry_out()
+        broker, session, bytes_max = self._runner.broker, self.session, self._limits.waiting_bytes
+        outbox, login = session.outbox, self._login
+        now_ms, turn_ends = self._runner.now_ms(), time.monotonic() + TURN_S
+        try:
+            for command in self._commands(data):
+                if outbox.size + outbox.held > bytes_max or time.monotonic() > turn_ends:
+                    await self._give_way()
+                    now_ms, turn_ends = self._runner.now_ms(), time.monotonic() + TURN_S
+                if command is None:
+                    continue
+                if not login.is_known:
+                    login.note_command()
+                if isinstance(command, Refusal):
+                    broker.refuse(session, command, now_ms)
+                elif isinstance(command, Hello) and (refusal := await login.log_in(command, len(data))) is not None:
+                    broker.refuse(session, refusal, now_ms)
+                else:
+                    broker.execute(session, command, now_ms)
+                if session.jobs:
+                    await self._give_way()
+                if session.is_leaving:
+                    break
+            if not login.is_known:
+                login.check_beginning(self._splitter.held_bytes, now_ms)
+        finally:
+            self._runner.do_work()
 
-    async def _is_who_it_says(self, hello: Hello) -> bool:
-        """Check a name and token where there are users; the third failure in a row ends the connection."""
-        users = self._host.users
-        if users is None:
-            return True
-        access = await to_thread.run_sync(users.identify, hello.name, hello.token or "")
-        if access is not None:
-            self._failed_hellos, self.session.access = 0, access
-            return True
-        self._failed_hellos += 1
-        logger.warning("refused a hello", name=hello.name, peer=self.session.peer, failed=self._failed_hellos)
-        if self._failed_hellos >= FAILED_HELLOS_MAX:
-            self.session.is_leaving = True
-        return False
+    def _commands(self, data: bytes) -> Iterator[Command | Refusal | None]:
+        """Yield the commands in the lines. A long run of publishes is yielded in parts, since checking it takes time.
+
+        The lines are parsed slice by slice. None is yielded before each further slice, so that the caller can give way and
+        wait for room for replies even if a slice holds no command.
+        """
+        lines = self._splitter.feed(data)
+        for start in range(0, len(lines), SLICE_LINES):
+            if start:
+                yield None
+            for command in parse_lines(lines[start : start + SLICE_LINES], self._splitter.max_bytes):
+                if isinstance(command, Publish):
+                    yield from self._runner.broker.shares(command)
+                else:
+                    yield command
+
+    async def _give_way(self) -> None:
+        """Do the work that the core left in `work`, let other connections run, and wait until there is room for a reply."""
+        self._runner.do_work()
+        await checkpoint()
+        while self.session.jobs or self.session.outbox.load > self._limits.waiting_bytes:
+            await self._drained()
 
     async def _write(self) -> None:
         session = self.session
-        while True:
+        while not self._is_over:
             data = session.take_output()
+            if self._has_drained is not None and not self._has_much_waiting():
+                self._has_drained.set()
             if not data:
-                if self._has_drained is not None:
-                    self._has_drained.set()
                 self._has_output = anyio.Event()
                 await self._has_output.wait()
                 continue
             await self._send(data)
-            self._host.broker.sent(session, self._host.now_ms())
-            self._host.carry_out()
+            self._runner.broker.sent(session, self._runner.now_ms())
+            self._runner.do_work()
 
     async def _send(self, data: bytes) -> None:
-        """Send in pieces, so that a peer which takes one now and then is not taken for one that has stopped."""
+        """Send in pieces, so that a peer that reads slowly does not look like a peer that has stopped reading."""
         for start in range(0, len(data), SEND_BYTES):
             self._sending_since = time.monotonic()
             await self._stream.send(data[start : start + SEND_BYTES])

@@ -1,81 +1,85 @@
-"""Where a program's broker is, who the program is there, and the clients that come of it."""
+"""The login of one connection. Before its login, a connection is a *stranger*, which gets less memory and limited time.
 
-import ssl
-from typing import Any, Final
+In a broker without users, a connection is a stranger only until its first command.
+"""
 
-from msgspec import Struct
+import time
+from collections.abc import Callable
+from typing import Final
 
-from broker.client import Client
-from broker.errors import Refusal, TlsFailed
-from broker.sync_client import SyncClient
-from broker.tls import TlsFiles
+from broker.core import Broker, Session
+from broker.logins import Logins
+from broker.strangers_log import strangers_log
+from tweetwire.protocol.errors import Refusal
+from tweetwire.protocol.verbs.session import Hello
+from tweetwire.runtime.admission import AdmissionPlace
 
-__all__ = ["FLAGS", "Login"]
+__all__ = ["ConnectionLogin"]
+
+READ_BYTES: Final = 256 << 10
+STRANGER_BYTES: Final = 4096
+"""The most bytes that one read takes from a stranger, and its longest unfinished line. Thousands of strangers may connect."""
+FAILED_HELLOS_MAX: Final = 3
 
 
-FLAGS: Final = "--broker-"
-"""How the flags of a program begin that are about its broker, as `broker.program.ClientSettings` has them."""
+class ConnectionLogin:
+    """Checks the ``hello`` of a connection. A connection that has logged in no longer counts as a stranger."""
 
+    __slots__ = ("_broker", "_failed_hellos", "_logins", "_now_ms", "_place", "_session", "is_known", "read_bytes")
 
-class Login(Struct, frozen=True):
-    """The broker's address, and where that broker has users, one of them and its token, which is in no text of this.
+    def __init__(
+        self, broker: Broker, logins: Logins, now_ms: Callable[[], int], session: Session, place: AdmissionPlace
+    ) -> None:
+        self.is_known = False
+        # The most bytes of one read.
+        self.read_bytes = READ_BYTES if logins.users is None else STRANGER_BYTES
+        self._broker = broker
+        self._logins = logins
+        self._now_ms = now_ms
+        self._session = session
+        self._place = place
+        self._failed_hellos = 0
 
-    With `tls`, TLS is spoken. It can be sent to another process, which needs the files of `tls`, too. Raises ValueError for a
-    user without a token, and for what cannot be a token.
-    """
+    def note_command(self) -> None:
+        """After the first command, no longer treat the connection as a stranger, if the broker has no users."""
+        if self._logins.users is None:
+            self._become_known()
 
-    address: str
-    user: str | None = None
-    token: str | None = None
-    tls: TlsFiles | None = None
+    def check_beginning(self, held_bytes: int, now_ms: int) -> None:
+        """End the connection of a stranger that has begun a line longer than `STRANGER_BYTES`, if the broker has users."""
+        if held_bytes > STRANGER_BYTES and self._logins.users is not None:
+            self._broker.refuse(self._session, Refusal("too_long", f"max={STRANGER_BYTES} before a login"), now_ms)
+            self._session.is_leaving = True
 
-    def __post_init__(self) -> None:
-        """See that both are there or none, and that the token is one word of the line that it becomes part of."""
-        if (self.user is None) != (self.token is None):
-            raise ValueError("a broker's user and that user's token go together; only one of the two is given")
-        if self.token is not None and not (self.token.isprintable() and self.token.split() == [self.token]):
-            raise ValueError("a token is a word without spaces")
+    async def log_in(self, hello: Hello, held_bytes: int) -> Refusal | None:
+        """Check a name and token, if the broker has users. Returns a refusal if they are wrong.
 
-    def __repr__(self) -> str:
-        """Show everything but the token."""
-        return f"Login(address={self.address!r}, user={self.user!r}, tls={self.tls!r})"
+        The third refusal ends the connection.
 
-    def __rich_repr__(self) -> list[tuple[str, Any]]:
-        """Show the same to rich, which would else see all members."""
-        return [("address", self.address), ("user", self.user), ("tls", self.tls)]
+        The connection holds `held_bytes` in memory until the check is done.
+        """
+        if self._logins.users is None:
+            return None
+        self._place.renew(time.monotonic())
+        try:
+            access = await self._logins.identify(hello.name, hello.token or "", self._place.address, held_bytes)
+        except Refusal as refusal:
+            return refusal
+        if access is not None:
+            self._failed_hellos = 0
+            self._broker.grant(self._session, access, self._now_ms())
+            self._become_known()
+            return None
+        self._failed_hellos += 1
+        peer = self._session.peer
+        strangers_log.warning("refused a hello", name=hello.name, peer=peer, failed=self._failed_hellos)
+        if self._failed_hellos >= FAILED_HELLOS_MAX:
+            self._session.is_leaving = True
+        if not hello.token:
+            return Refusal("unauthenticated", f"the token is missing; say hello {hello.name} token=<token>")
+        return Refusal("unauthenticated", "no such name and token")
 
-    def name(self, own: str) -> str:
-        """Give the name that a program which calls itself `own` has there."""
-        return self.user or own
-
-    def client(self, own: str, *, connect_timeout_s: float = 10.0) -> Client:
-        """Make a client, not yet connected, for a program that calls itself `own`. Raises TlsFileUnusable."""
-        return Client(
-            self.address,
-            name=self.name(own),
-            token=self.token,
-            tls=self.context(),
-            connect_timeout_s=connect_timeout_s,
-        )
-
-    def sync_client(self, own: str) -> SyncClient:
-        """Connect a blocking client. Raises BrokerUnreachable, TlsFailed, Refusal, TlsFileUnusable."""
-        return SyncClient(self.address, name=self.name(own), token=self.token, tls=self.context())
-
-    def context(self) -> ssl.SSLContext | None:
-        """Read the files of TLS, if it is spoken. Raises TlsFileUnusable."""
-        return None if self.tls is None else self.tls.context()
-
-    def reason(self, error: Exception) -> str:
-        """Say why the broker refuses this one or cannot be talked to, and what to do about it."""
-        if isinstance(error, TlsFailed):
-            return error.with_remedy(FLAGS)
-        if not isinstance(error, Refusal):
-            return str(error) or type(error).__name__
-        if error.code == "forbidden":
-            return f"{error}; what {self.user} may do is in the file of the broker's --users"
-        if error.code != "unauthenticated":
-            return str(error)
-        # The broker's own words are for who types a line.
-        why = "it has users; set" if self.user is None else "no such name and token; see"
-        return f"unauthenticated {why} --broker-user and --broker-token"
+    def _become_known(self) -> None:
+        self.is_known = True
+        self.read_bytes = READ_BYTES
+        self._place.keep()

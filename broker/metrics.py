@@ -1,7 +1,7 @@
-"""The broker's figures for Prometheus: those of ``stats``, under names in Prometheus' conventions.
+"""The broker's metrics for Prometheus: the figures of ``stats``, with names that follow the conventions of Prometheus.
 
-Prometheus asks in a thread of its own. The figures are read by the event loop in its stead, between two decisions of the
-core, so that they agree with each other and no figure needs a lock; the thread then only writes down what it was given.
+A scrape runs in a separate thread. The thread asks the event loop to read the figures between two decisions of the core. So the
+figures are consistent with each other without a lock.
 """
 
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
@@ -9,30 +9,32 @@ from concurrent.futures import CancelledError
 from contextlib import asynccontextmanager
 from typing import Any, Final, NamedTuple, TypeAlias
 
+import msgspec
 from anyio.from_thread import BlockingPortal
 from prometheus_client import REGISTRY, Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from broker.core import reports
+from broker.core import EVERYTHING
+from broker.core.steps import Interrupt
 from broker.server import Server
 
 __all__ = ["BrokerCollector", "Figures", "figures", "watch"]
 
 
 _Rows: TypeAlias = dict[tuple[str, ...], Mapping[str, Any]]
-"""Figures by the values of their labels."""
+"""One row of figures for each combination of label values."""
 
 
 class Figures(NamedTuple):
-    """What was read at one moment: the answer to ``stats`` of somebody who may see everything, and ended connections."""
+    """The figures of one moment: the answer to ``stats`` with access to everything, and the ended connections by reason."""
 
     stats: dict[str, Any]
     ends: dict[str, int]
 
 
 class _Figure(NamedTuple):
-    """A member of ``stats`` as a metric; `scale` turns its unit into Prometheus' base unit."""
+    """A member of ``stats`` as a metric. `scale` converts its unit to the base unit of Prometheus."""
 
     member: str
     name: str
@@ -45,59 +47,68 @@ _BROKER: Final = (
     _Figure("connections", "connections", "open connections"),
     _Figure("commands", "commands", "commands, each publish of a run counted", is_counter=True),
     _Figure("refused", "refused_commands", "commands that were refused", is_counter=True),
-    _Figure("rejected_lines", "rejected_lines", "refused lines that were to be events", is_counter=True),
-    _Figure("delivered", "deliveries", "events given to connections, each try counted", is_counter=True),
+    _Figure("rejected_lines", "rejected_lines", "refused lines that were sent as events", is_counter=True),
+    _Figure("delivered", "deliveries", "events delivered to connections, redeliveries included", is_counter=True),
     _Figure("acked", "acked_events", "events settled by an ack", is_counter=True),
-    _Figure("damaged", "damaged_events", "damaged events met in the logs", is_counter=True),
+    _Figure("damaged", "damaged_events", "damaged events found while reading the logs", is_counter=True),
 )
 _EVENT_SOURCE: Final = (
     _Figure("event_source_clients", "event_source_clients", "clients of the event source that are connected"),
-    _Figure("event_source_sources", "event_source_sources", "event sources that are served: one or none"),
-    _Figure("event_source_held", "event_source_held_events", "events that wait for one with a lower sequence"),
+    _Figure("event_source_sources", "event_source_sources", "event sources that are served, 1 or 0"),
+    _Figure("event_source_held", "event_source_held_events", "events that wait for an event with a lower sequence"),
 )
-"""Only there while the gateway is on."""
-_HANDSHAKES: Final = (_Figure("open", "handshakes_open", "exactly-once handshakes that are not at their end"),)
+"""The metrics of the event source gateway. They exist only while the gateway is enabled."""
+_HANDSHAKES: Final = (_Figure("open", "handshakes_open", "exactly-once handshakes that are not finished"),)
 _TOPIC: Final = (
     _Figure("earliest", "log_earliest_offset", "lowest offset that can be read"),
     _Figure("next", "log_next_offset", "offset of the next visible event"),
     _Figure("bytes", "log_bytes", "bytes of the event lines in the log"),
     _Figure("published", "events_published", "events stored since the start", is_counter=True),
-    _Figure("duplicates", "events_duplicate", "repeated events that were not stored again", is_counter=True),
-    _Figure("unconfirmed", "events_unconfirmed", "events accepted and not yet stored"),
+    _Figure("duplicates", "events_duplicate", "duplicate events that were not stored again", is_counter=True),
+    _Figure("producers", "producers", "producers whose last sequence or checkpoint is stored"),
+    _Figure("unconfirmed", "events_unconfirmed", "events that were accepted and are not stored yet"),
 )
 _SUBSCRIPTION: Final = (
-    _Figure("durable", "subscription_durable", "1 if it outlives its connections"),
-    _Figure("consumers", "subscription_consumers", "connections that share it"),
-    _Figure("pending", "events_pending", "events that wait, those in a pause included"),
-    _Figure("delayed", "events_delayed", "of these, those in a pause after a failed try"),
-    _Figure("in_flight", "events_in_flight", "events delivered and not settled"),
-    _Figure("dead", "events_dead", "events given up on and not redriven"),
+    _Figure("durable", "subscription_durable", "1 if the subscription is durable, so that it outlives its connections"),
+    _Figure("paused", "subscription_paused", "1 while the subscription is paused"),
+    _Figure("consumers", "subscription_consumers", "connections that share the subscription"),
+    _Figure("pending", "events_pending", "events that wait for delivery, delayed events included"),
+    _Figure("delayed", "events_delayed", "pending events that wait for the backoff after a failed try"),
+    _Figure("in_flight", "events_in_flight", "events that are delivered and not settled"),
+    _Figure("dead", "events_dead", "dead events that were not redriven"),
     _Figure("settled", "events_settled", "events settled since the start", is_counter=True),
     _Figure("redelivered", "events_redelivered", "deliveries that were not the first of their event", is_counter=True),
-    _Figure("overtaken", "events_overtaken", "unsettled events that retention took away", is_counter=True),
+    _Figure("overtaken", "events_overtaken", "unsettled events that retention or a purge removed", is_counter=True),
 )
 _POLICY: Final = (
-    _Figure("timeout_ms", "subscription_timeout_seconds", "time that a delivery has for its ack", scale=0.001),
-    _Figure("tries", "subscription_tries", "failed tries that make a dead letter"),
-    _Figure("backoff_ms", "subscription_backoff_seconds", "pause after the first failed try", scale=0.001),
-    _Figure("qos", "subscription_qos", "2 if its events may be settled by the exactly-once handshake"),
-    _Figure("max_wait_ms", "subscription_max_wait_seconds", "age from which an event goes first", scale=0.001),
+    _Figure(
+        "timeout_ms", "subscription_timeout_seconds", "time after which a delivery without an ack fails", scale=0.001
+    ),
+    _Figure("tries", "subscription_tries", "failed tries after which an event becomes a dead letter"),
+    _Figure("backoff_ms", "subscription_backoff_seconds", "backoff after the first failed try", scale=0.001),
+    _Figure("qos", "subscription_qos", "2 if events may be settled by the exactly-once handshake"),
+    _Figure(
+        "max_wait_ms",
+        "subscription_max_wait_seconds",
+        "waiting time after which an event goes first",
+        scale=0.001,
+    ),
 )
 _FAILED: Final = "failed_"
 
 
 class BrokerCollector(Collector):
-    """Collects what `read` gives; where it gives nothing, since the broker is ending, there are no metrics."""
+    """Collects the figures that `read` returns. If it returns None, since the broker is ending, there are no metrics."""
 
     def __init__(self, read: Callable[[], Figures | None]) -> None:
         self._read = read
 
     def describe(self) -> Iterable[Metric]:
-        """Name nothing in advance: the registry would ask for the figures to learn the names."""
+        """Return no metrics, since the registry would otherwise call `collect` to learn the names."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metrics of this moment."""
+        """Yield the current metrics."""
         found = self._read()
         if found is None:
             return
@@ -120,24 +131,24 @@ class BrokerCollector(Collector):
         yield from _families(_POLICY, ("topic", "subscription"), policies)
 
 
-def figures(server: Server) -> Figures:
-    """Read the figures; to be called on the event loop."""
-    broker = server.broker
-    stats = reports.stats(broker.topics.values(), len(broker.sessions), broker.counts, broker.handshakes.report())
-    return Figures(stats, {end.name.lower(): count for end, count in server.ends.items()})
+async def figures(server: Server) -> tuple[bytes, dict[str, int]]:
+    """Return the answer to ``stats`` with access to everything, and the ended connections by reason."""
+    answer = await server.runner.jobs.finish(server.broker.stats(EVERYTHING), Interrupt())
+    return answer.split(b" ", 2)[2], {end.name.lower(): count for end, count in server.ends.items()}
 
 
 @asynccontextmanager
 async def watch(server: Server) -> AsyncIterator[None]:
-    """Have the process's metrics tell of `server` until the end of the block."""
+    """Add the metrics of `server` to those of the process until the end of the block."""
     async with BlockingPortal() as portal:
 
         def read() -> Figures | None:
             try:
-                return portal.call(figures, server)
+                stats, ends = portal.call(figures, server)
             except (RuntimeError, CancelledError):
-                # A scrape that began before the end of the block and asks behind it.
+                # The block of `watch` ended during this scrape, so the portal is closed.
                 return None
+            return Figures(msgspec.json.decode(stats), ends)
 
         collector = BrokerCollector(read)
         REGISTRY.register(collector)
@@ -148,7 +159,7 @@ async def watch(server: Server) -> AsyncIterator[None]:
 
 
 def _families(table: Iterable[_Figure], labels: tuple[str, ...], rows: _Rows) -> Iterator[Metric]:
-    """Yield a metric for each figure, with a sample for each row."""
+    """Yield a metric for each figure in `table`, with a sample for each row."""
     for figure in table:
         kind = CounterMetricFamily if figure.is_counter else GaugeMetricFamily
         family = kind(f"tweetwire_broker_{figure.name}", figure.text, labels=labels)
@@ -158,7 +169,7 @@ def _families(table: Iterable[_Figure], labels: tuple[str, ...], rows: _Rows) ->
 
 
 def _other_counts(stats: Mapping[str, Any]) -> list[_Figure]:
-    """Return the counters that the table does not name, under the names that ``stats`` has for them."""
+    """Return the counters that the tables do not list, with the names that they have in ``stats``."""
     known = {figure.member for figure in (*_BROKER, *_EVENT_SOURCE)}
     return [
         _Figure(member, member, f"the counter {member} of stats", is_counter=True)

@@ -1,30 +1,31 @@
-"""The broker as a process: its files, its listener, and the tasks that carry out what the core decides.
-
-A writer task for each topic commits in groups: while one batch is on its way to the disk, in a thread, the next one
-fills. What else is to be done with files is the `Keeper`'s.
-"""
+"""The server: it connects the core to the data directory, the connections and the clock, and shuts them down in order."""
 
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
-from functools import partial
-from importlib.metadata import version
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Final
 
 import anyio
 import structlog
-from anyio import to_thread
-from anyio.abc import ByteStream, SocketAttribute, TaskGroup
+from anyio.abc import ByteStream, SocketStream
+from anyio.lowlevel import checkpoint
 
-from broker.connection import Connection, End, Limits, Users
-from broker.core import EVERYTHING, NOTHING, Broker, Fetch, Lookup, Reading, Session, Topic
+from broker.clock import Clock
+from broker.connection import Connection, End, Limits
+from broker.core import EVERYTHING, NOTHING, Broker, Session
 from broker.data_directory import DataDirectory, Durability, Sizes
-from broker.keeper import Keeper
+from broker.login import ConnectionLogin
+from broker.logins import Logins, Users
+from broker.reception import Reception, Secure, Visit, say
+from broker.work_runner import WorkRunner
+from tweetwire.runtime.admission import AdmissionLimits
+from tweetwire.version import VERSION
 
 __all__ = ["Server"]
 
 _SIZES: Final = Sizes()
+_ADMISSION: Final = AdmissionLimits(connections=10_000, patience_s=60.0)
 TICK_S: Final = 0.1
 DRAIN_S: Final = 5.0
 
@@ -40,119 +41,123 @@ class Server:
         durability: Durability,
         *,
         limits: Limits,
-        connections_max: int = 10_000,
+        admission: AdmissionLimits = _ADMISSION,
         recent_bytes: int = 128 << 20,
         sizes: Sizes = _SIZES,
         users: Users | None = None,
+        secure: Secure | None = None,
+        makes_unknown: bool = True,
     ) -> None:
-        self.users = users
-        self._connections_max = connections_max
+        self.logins = Logins(users)
         self.data = DataDirectory(data_dir, durability, sizes)
-        self.broker = Broker(self.data, version=version("tweetwire"), promise=durability, recent_bytes=recent_bytes)
-        self._keeper = Keeper(self.broker, self.data, self.carry_out)
+        self.broker = Broker(
+            self.data,
+            version=VERSION,
+            promise=durability,
+            recent_bytes=recent_bytes,
+            makes_unknown=makes_unknown,
+        )
+        self._clock = Clock()
+        self.runner = WorkRunner(self.broker, self.data, self._clock.now_ms)
         self._limits = limits
         self._connections: dict[int, Connection] = {}
-        self._guests: dict[int, Callable[[], None]] = {}
-        self._writers: dict[Topic, anyio.Event] = {}
-        self._lookups = anyio.CapacityLimiter(1)
-        self._tasks: TaskGroup | None = None
         self.ends: dict[End, int] = dict.fromkeys(End, 0)
+        self._leaving = anyio.Lock()
+        self._reception = Reception(admission, secure, self.ends)
 
-    @staticmethod
-    def now_ms() -> int:
-        """The broker's clock: milliseconds since 1970 UTC."""
-        return time.time_ns() // 1_000_000
+    def now_ms(self) -> int:
+        """Return the time of the broker's clock (ms). See `Clock`."""
+        return self._clock.now_ms()
 
     @asynccontextmanager
     async def open(self, topics: list[str]) -> AsyncIterator[None]:
-        """Recover what the folder holds, make `topics`, and keep the files written until the end of the block."""
+        """Restore the broker from its folder, create `topics`, and write the files until the end of the block."""
         self.data.acquire()
         try:
-            await self._keeper.recover(topics)
+            await self.runner.recover(topics)
             async with anyio.create_task_group() as tasks:
-                self._tasks = tasks
-                tasks.start_soon(self._keeper.keep_journal)
-                tasks.start_soon(self._keeper.forget_old)
+                self.runner.start(tasks)
                 tasks.start_soon(self._keep_time)
-                self.carry_out()
+                tasks.start_soon(self.logins.run)
                 yield
                 with anyio.CancelScope(shield=True):
-                    await self._close()
+                    # Drain the connections before the files are closed, since clients may publish until their connection ends.
+                    await self.drain()
+                    await self.runner.finish()
                 tasks.cancel_scope.cancel()
         finally:
             self.data.release()
 
-    async def handle(self, stream: ByteStream) -> None:
-        """Serve one connection."""
-        peer = stream.extra(SocketAttribute.remote_address, "")
-        name = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer)
-        if len(self._connections) >= self._connections_max:
-            logger.warning("too many connections", peer=name, limit=self._connections_max)
-            self.ends[End.TOO_MANY] += 1
-            await self._turn_away(stream, f"too_many {self._connections_max} connections are open")
-            return
+    def handle(self, stream: SocketStream) -> Awaitable[None]:
+        """Serve one connection. Raises the errors of a broken stream."""
+        return self._reception.let_in(stream, self._serve)
+
+    async def _serve(self, stream: ByteStream, visit: Visit) -> None:
         if self.broker.is_draining:
-            # Accepted before the listening ended: the drain does not know of it, and would never end it.
+            # It was accepted just before the listener closed. The drain does not know this connection, so end it here.
             self.ends[End.SHUTDOWN] += 1
-            await self._turn_away(stream, "shutting_down this broker ends; come back when it is started again")
+            await say(stream, "-ERR shutting_down this broker is shutting down; connect again when it has restarted")
             return
-        session = self.broker.connect(name, EVERYTHING if self.users is None else NOTHING)
-        connection = self._connections[session.number] = Connection(self, stream, session, self._limits)
-        async with stream:
+        session = self.broker.connect(visit.peer.name, EVERYTHING if self.logins.users is None else NOTHING)
+        login = ConnectionLogin(self.broker, self.logins, self.now_ms, session, visit.place)
+        connection = Connection(self.runner, stream, session, self._limits, login)
+        visit.connection = self._connections[session.number] = connection
+        self.runner.add_session(session, connection.wake)
+        try:
             connection.wake()
             end = await connection.run()
-            self.ends[end] += 1
+            # Thousands of connections may end together. End only one in each round of the event loop, so that other tasks run
+            # in between.
+            async with self._leaving:
+                await checkpoint()
+        finally:
             del self._connections[session.number]
-            self.broker.disconnect(session, self.now_ms())
-            self.carry_out()
+            self.runner.remove_session(session)
+        self.ends[end] += 1
         logger.debug("connection ended", client=session.name, peer=session.peer, why=end.value)
+        if end is End.SILENT:
+            wanted = "command" if self.logins.users is None else "login"
+            await say(stream, f"!closing no {wanted} came within {self._reception.patience_s:g} s")
+        elif end is End.REMOVED:
+            await say(stream, f"!closing {session.access.user} is no longer a user of this broker")
+
+    def replace_users(self, users: Users) -> None:
+        """Replace the users. Each connection gets the new access of its user; it is closed if its user was removed."""
+        self.logins.users = users
+        now_ms = self.now_ms()
+        for connection in list(self._connections.values()):
+            session = connection.session
+            if session.access.user is None:
+                continue
+            access = users.access_of(session.access.user)
+            if access is None:
+                connection.close(End.REMOVED)
+            elif access != session.access:
+                self.broker.grant(session, access, now_ms)
+        self.do_work()
 
     def admit(self, name: str, wake: Callable[[], None]) -> Session:
-        """Let a part of this process take part as a client that may do everything, without a socket.
+        """Begin a session without a socket for a part of this process, with access to everything.
 
-        `wake` is called when the session has output; it must not do more than note that.
+        `wake` is called when the session has output. It must only record that fact.
         """
-        session = self.broker.connect("gateway", EVERYTHING)
-        session.name = name
+        session = self.broker.connect("gateway", EVERYTHING, name)
         session.take_output()
-        self._guests[session.number] = wake
+        self.runner.add_session(session, wake)
         return session
 
     def dismiss(self, session: Session) -> None:
-        """End a session that was admitted."""
-        del self._guests[session.number]
-        self.broker.disconnect(session, self.now_ms())
-        self.carry_out()
+        """End a session that `admit` began."""
+        self.runner.remove_session(session)
 
-    async def _turn_away(self, stream: ByteStream, refusal: str) -> None:
-        """Refuse a connection in one line."""
-        async with stream:
-            with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
-                await stream.send(f"-ERR {refusal}\n".encode())
-
-    def carry_out(self) -> None:
-        """Do what the core left to do; everything that has to wait is given to the task that owns it."""
-        work = self.broker.work.take()
-        if work.records:
-            self._keeper.keep(work.records, is_awaited=work.must_sync_records)
-        for topic in work.topics:
-            self._wake_writer(topic)
-        for fetch in work.fetches:
-            self._start(partial(self._fetch, fetch))
-        for reading in work.readings:
-            self._start(partial(self._read, reading))
-        for lookup in work.lookups:
-            self._start(partial(self._look_up, lookup))
-        for session in work.sessions:
-            connection = self._connections.get(session.number)
-            if connection is not None:
-                connection.wake()
-            elif session.number in self._guests:
-                self._guests[session.number]()
+    def do_work(self) -> None:
+        """Do the work that the core left."""
+        self.runner.do_work()
 
     async def drain(self) -> None:
-        """Close every connection once what it is owed has been sent, or the time for it is over."""
-        self.broker.is_draining = True
+        """Close every connection once its output has been sent, or after `DRAIN_S` seconds."""
+        self.broker.begin_drain()
+        self.runner.jobs.end()
         with anyio.move_on_after(DRAIN_S):
             while any(connection.is_owed() for connection in self._connections.values()):
                 await anyio.sleep(0.01)
@@ -162,68 +167,17 @@ class Server:
             while self._connections:
                 await anyio.sleep(0.01)
 
-    def _wake_writer(self, topic: Topic) -> None:
-        due = self._writers.get(topic)
-        if due is None:
-            self._writers[topic] = due = anyio.Event()
-            self._start(partial(self._write_topic, topic))
-        due.set()
-
-    async def _write_topic(self, topic: Topic) -> None:
-        """Write a topic's batches one after the other, each as large as it has become."""
-        while True:
-            while topic.has_pending:
-                needed, batch = topic.needed_record, topic.begin_write()
-                try:
-                    if needed > self.broker.synced_records:
-                        await self._keeper.sync(needed)
-                    await to_thread.run_sync(self.data.append, topic.log, batch)
-                except OSError as error:
-                    logger.error("cannot write", topic=topic.name, reason=error.strerror)
-                    self.broker.not_committed(topic, f"{error.strerror}; nothing was stored", self.now_ms())
-                else:
-                    self.broker.committed(topic, batch, self.now_ms())
-                self.carry_out()
-            due = self._writers[topic] = anyio.Event()
-            await due.wait()
-
-    async def _fetch(self, fetch: Fetch) -> None:
-        topic = self.broker.topics[fetch.consumer.subscription.topic]
-        found = await to_thread.run_sync(topic.read_lines, fetch.offsets)
-        self.broker.fetched(fetch, found, self.now_ms())
-        self.carry_out()
-
-    async def _read(self, reading: Reading) -> None:
-        lines, after, damaged = await to_thread.run_sync(
-            reading.topic.log.read, reading.first, reading.count, reading.bytes_max
-        )
-        self.broker.has_read(reading, lines, after, len(damaged))
-        self.carry_out()
-
-    async def _look_up(self, lookup: Lookup) -> None:
-        reply = await to_thread.run_sync(lookup.look_up, limiter=self._lookups)
-        self.broker.has_looked_up(lookup, reply)
-        self.carry_out()
-
     async def _keep_time(self) -> None:
         while True:
             await anyio.sleep(TICK_S)
-            self.broker.tick(self.now_ms())
-            self.carry_out()
+            self.broker.set_date_shift(self._clock.shift_ms())
+            try:
+                self.broker.tick(self.now_ms())
+            except Exception as error:  # noqa: BLE001 — a bug about one subscription must not end the broker
+                self.runner.log_bug(error)
+            self.do_work()
+            self.runner.jobs.tick()
             now_s = time.monotonic()
+            self._reception.close_silent()
             for connection in [one for one in self._connections.values() if one.is_stalled(now_s)]:
                 connection.close(End.STALLED)
-
-    async def _close(self) -> None:
-        """End in this order: connections, then pending batches, then the state, which tells where the logs end."""
-        await self.drain()
-        while any(topic.next > topic.visible for topic in self.broker.topics.values()):
-            await anyio.sleep(0.01)
-        await self._keeper.close()
-        for topic in self.broker.topics.values():
-            topic.log.close()
-
-    def _start(self, task: Callable[[], object]) -> None:
-        if self._tasks is None:
-            raise RuntimeError("the server is not open")
-        self._tasks.start_soon(task)  # type: ignore[arg-type]  # partial hides the coroutine

@@ -1,4 +1,4 @@
-"""The broker's settings."""
+"""The settings of the broker, from flags and environment variables."""
 
 from pathlib import Path
 from typing import Self
@@ -6,9 +6,8 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from broker.data_directory import Durability
-from broker.kinds import Folder, OptionalFile
-from broker.program import ProgramSettings, settings_config
-from broker.units import Bytes, Seconds
+from tweetwire.runtime.kinds import Bytes, Folder, OptionalCount, OptionalFile, OptionalSeconds, Seconds
+from tweetwire.runtime.program import ProgramSettings, settings_config
 
 __all__ = ["BrokerSettings"]
 
@@ -20,57 +19,79 @@ class BrokerSettings(ProgramSettings):
 
     host: str = Field("127.0.0.1", description="address to listen on")
     port: int = Field(8000, ge=0, le=65535, description="port to listen on, 0 for a free one")
-    data_dir: Folder = Field(Path("data/broker"), description="folder of the logs and the state")
+    data_dir: Folder = Field(Path("data/broker"), description="folder for the logs and the state")
     durability: Durability = Field(
         "synced",
-        description="what a confirmation promises: synced (the disk has it), written (the system has it), memory",
+        description="promise of a confirmation: synced (the disk has the event), written (the operating system has it), memory",
     )
-    topic: list[str] = Field([], description="topic to make at start")
-    users: OptionalFile = Field(None, description="TOML file of those who may connect; see python -m broker.users")
-    tls_cert: OptionalFile = Field(None, description="PEM file with the certificate chain; makes the port TLS")
+    topic: list[str] = Field([], description="topic to create at start")
+    create_topics: bool = Field(
+        True,
+        description="make an unknown topic when an event is published to it; with --no-create-topics, only the command create",
+    )
+    users: OptionalFile = Field(
+        None, description="TOML file of the users that may connect; see python -m broker.users --help"
+    )
+    tls_cert: OptionalFile = Field(None, description="PEM file with the certificate chain; turns TLS on")
     tls_key: OptionalFile = Field(None, description="PEM file with the certificate's key")
-    tls_ca: OptionalFile = Field(None, description="PEM file of the authority that clients' certificates must be from")
-    connections_max: int = Field(10_000, ge=1, description="most connections at once")
+    tls_ca: OptionalFile = Field(
+        None, description="PEM file of the authority that must have signed the clients' certificates"
+    )
+    connections_max: int = Field(10_000, ge=1, description="maximum of open connections, TLS handshakes included")
+    connections_per_address: OptionalCount = Field(
+        None, ge=1, description="maximum of connections from one address (default: 1000, and no limit for this machine)"
+    )
+    greeting_timeout: OptionalSeconds = Field(
+        None, description="time that a client has to log in (default: 10s; without users, 60s for the first command)"
+    )
     recent_bytes: Bytes = Field(
-        "128MiB", validate_default=True, description="newest lines of all topics that stay in memory"
+        "128MiB", validate_default=True, description="memory for the newest lines of all topics"
     )
     segment_bytes: Bytes = Field(
-        "64MiB", validate_default=True, description="where a log's file ends and the next one begins"
+        "64MiB", validate_default=True, description="size at which a log's file ends and the next one begins"
     )
     reserve_bytes: Bytes = Field(
         "16MiB",
         validate_default=True,
-        description="room on the disk that is kept for acks when it is full",
+        description="disk space that is reserved for acks when the disk is full",
     )
-    line_bytes_max: Bytes = Field("1MiB", validate_default=True, description="longest line that is taken")
+    line_bytes_max: Bytes = Field("1MiB", validate_default=True, description="longest line that a client may send")
     waiting_bytes_max: Bytes = Field(
         "4MiB",
         validate_default=True,
-        description="most that waits to be sent to a client before no more is read from it",
+        description="unsent bytes to a client above which its commands have to wait",
     )
     stalled_after: Seconds = Field(
-        "60s", validate_default=True, description="how long a client may take nothing before it is cut off"
+        "60s", validate_default=True, description="time without reading after which a client is disconnected"
     )
-    event_source: bool = Field(False, description="serve the event source gateway, too; see docs/event_source.md")
+    event_source: bool = Field(
+        False, description="also serve the event source gateway; see docs/reference/event-source.md"
+    )
     event_source_port: int = Field(9090, ge=0, le=65535, description="port for the event source, 0 for a free one")
     event_source_client_port: int = Field(
         9099, ge=0, le=65535, description="port for the event source's clients, 0 for a free one"
     )
     event_source_inbox: bool = Field(
-        False, description="keep what comes for absent clients, in topics inbox.<id>, until they come"
+        False, description="store the lines for absent clients in topics inbox.<id> until they connect"
     )
     event_source_goes_on: bool = Field(
-        False, description="a source after one that has ended goes on with its sequences, instead of beginning at 1"
+        False,
+        description="let a source continue the sequences of the previous source that ended, instead of beginning at 1",
+    )
+    event_source_silence: Seconds = Field(
+        "30s",
+        validate_default=True,
+        description="time without sending after which a source is disconnected if another waits",
     )
     hold_max: int = Field(
-        100_000, ge=1, description="out-of-order events of the source held at full speed; above, it is read slowly"
+        100_000, ge=1, description="out-of-order events of the source that are held before it is read slowly"
     )
-    metrics_port: int = Field(9600, ge=0, le=65535, description="port of Prometheus metrics, 0 for none")
+    metrics_port: int = Field(9600, ge=0, le=65535, description="port of the Prometheus metrics, 0 for none")
 
     @model_validator(mode="after")
     def _whole_tls(self) -> Self:
         if (self.tls_cert is None) != (self.tls_key is None):
-            raise ValueError("--tls-cert and --tls-key go together")
+            raise ValueError("--tls-cert and --tls-key must be passed together")
         if self.tls_ca is not None and self.tls_cert is None:
             raise ValueError("--tls-ca needs --tls-cert and --tls-key")
         return self

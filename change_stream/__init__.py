@@ -1,3 +1,3 @@
-"""MongoDB's changes as broker events: every change once, in order, whatever dies on the way."""
+"""Publishes MongoDB's changes as broker events: each change once and in order, whichever process is killed."""
 
 __all__: list[str] = []

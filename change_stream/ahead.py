@@ -1,10 +1,10 @@
-"""What has been fetched ahead of its publishing, bounded by changes and bytes."""
+"""A queue of batches that are fetched before they can be published, bounded by changes and bytes."""
 
 from collections import deque
 
 import anyio
 
-from change_stream.watch import Batch
+from change_stream.watch import ChangeBatch
 
 __all__ = ["Ahead"]
 
@@ -12,20 +12,20 @@ __all__ = ["Ahead"]
 class Ahead:
     """A queue of batches between one task that fetches and one that publishes.
 
-    A batch is let in while the queue is empty or stays within `changes_max` and `bytes_max` with it, so that one batch
-    above the bounds still passes.
+    A batch may enter if the queue is empty, or if the queue then stays within `changes_max` and `bytes_max`. So a single batch
+    above these limits still passes.
     """
 
     def __init__(self, changes_max: int, bytes_max: int) -> None:
         self._changes_max = changes_max
         self._bytes_max = bytes_max
-        self._batches: deque[Batch] = deque()
+        self._batches: deque[ChangeBatch] = deque()
         self._failure: BaseException | None = None
         self._moved = anyio.Event()
         self.changes = 0
         self.bytes = 0
 
-    async def put(self, batch: Batch) -> None:
+    async def put(self, batch: ChangeBatch) -> None:
         """Wait until there is room for `batch`."""
         while self._batches and (
             self.changes + len(batch.changes) > self._changes_max or self.bytes + batch.size > self._bytes_max
@@ -35,11 +35,11 @@ class Ahead:
         self._count(batch, 1)
 
     def fail(self, failure: BaseException) -> None:
-        """Let `get` raise `failure` once everything before it is taken."""
+        """Let `get` raise `failure` once every batch before it is taken."""
         self._failure = failure
         self._wake()
 
-    async def get(self) -> Batch:
+    async def get(self) -> ChangeBatch:
         """Wait for the next batch."""
         while not self._batches:
             if self._failure is not None:
@@ -49,7 +49,7 @@ class Ahead:
         self._count(batch, -1)
         return batch
 
-    def _count(self, batch: Batch, sign: int) -> None:
+    def _count(self, batch: ChangeBatch, sign: int) -> None:
         self.changes += sign * len(batch.changes)
         self.bytes += sign * batch.size
         self._wake()

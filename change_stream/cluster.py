@@ -1,4 +1,4 @@
-"""The MongoDB deployment: which one it is, what it can do, and what time it has."""
+"""The MongoDB deployment: its identity, its version's features, and its time."""
 
 import time
 from typing import Any
@@ -8,21 +8,22 @@ from bson import Timestamp
 from pymongo import AsyncMongoClient
 from pymongo.errors import OperationFailure, PyMongoError
 
-from broker.errors import StartError
-from broker.mongodb import is_refusal, no_address, unanswered
-from change_stream.backoff import Backoff
 from change_stream.errors import WatchRefused, translate
+from tweetwire.backoff import Backoff
+from tweetwire.protocol.errors import StartError
+from tweetwire.runtime.mongodb import is_refusal, no_address, unanswered
 
 __all__ = ["Cluster"]
 
 _SELECTION_MS = 2000
-# Pre-images, and events in pieces, came with these versions.
+# The first versions with pre-images, with split events, and with `disambiguatedPaths` in update descriptions.
 _PRE_IMAGES = (6, 0)
 _SPLITS = (6, 0, 9)
+_DISAMBIGUATES = (6, 1)
 
 
 class Cluster:
-    """A replica set, or a sharded cluster; `id` tells it from every other one."""
+    """A replica set or a sharded cluster; `id` distinguishes it from every other one."""
 
     def __init__(self, mongo: AsyncMongoClient[dict[str, Any]]) -> None:
         self.mongo = mongo
@@ -31,7 +32,7 @@ class Cluster:
 
     @classmethod
     def at(cls, url: str) -> "Cluster":
-        """The cluster at a MongoDB URL, not yet asked. Raises StartError where the URL is none."""
+        """Make the cluster at a MongoDB URL without connecting to it. Raises StartError if the URL is not valid."""
         try:
             return cls(AsyncMongoClient(url, appname="tweetwire", serverSelectionTimeoutMS=_SELECTION_MS))
         except (PyMongoError, ValueError) as error:
@@ -44,11 +45,24 @@ class Cluster:
 
     @property
     def can_split(self) -> bool:
-        """Whether it sends events above 16 MiB in pieces."""
+        """Whether MongoDB sends events above 16 MiB in pieces."""
         return self._version >= _SPLITS
 
+    @property
+    def disambiguates_paths(self) -> bool:
+        """Whether MongoDB reports which digits in an update's path are names and which are array positions."""
+        return self._version >= _DISAMBIGUATES
+
     async def connect(self, timeout_s: float) -> None:
-        """Wait until it answers. Raises StartError after `timeout_s`, at once where it has no change streams or refuses."""
+        """Wait until MongoDB answers, and read its version and identity.
+
+        Args:
+            timeout_s: how long to try, in seconds.
+
+        Raises:
+            StartError: MongoDB did not answer in time, or refuses the login.
+            WatchRefused: the deployment has no change streams.
+        """
         deadline = time.monotonic() + timeout_s
         backoff = Backoff()
         while not self.id:
@@ -61,20 +75,23 @@ class Cluster:
                     raise failure from error
                 if is_refusal(error) or time.monotonic() > deadline:
                     raise StartError(unanswered(error)) from error
-                await anyio.sleep(backoff.pause_s())
+                await anyio.sleep(backoff.next_pause_s())
 
     async def now(self) -> Timestamp:
-        """Return the time of its last write. Raises as `Watch.open` does."""
+        """Return the cluster time of MongoDB's last write. Raises the errors of `CollectionWatch.open`."""
         try:
             reply = await self.mongo.admin.command("ping")
         except PyMongoError as error:
             raise translate(error) from error
-        # A router has no time of its own, and tells the cluster's.
+        # A router has no operation time; its reply has the cluster time instead.
         time: Timestamp = reply.get("operationTime") or reply["$clusterTime"]["clusterTime"]
         return time
 
     async def oldest(self) -> Timestamp | None:
-        """Return the time that its history reaches back to; None where that may not be read. Raises as `Watch.open`."""
+        """Return the cluster time of the oldest oplog entry, None if the user may not read it.
+
+        Raises the errors of `CollectionWatch.open`.
+        """
         try:
             first = await self.mongo.local["oplog.rs"].find_one(sort=[("$natural", 1)])
         except OperationFailure:
@@ -93,6 +110,6 @@ class Cluster:
         try:
             config = await self.mongo.admin.command("replSetGetConfig")
         except OperationFailure:
-            # Without the privilege clusterMonitor the set's name is all there is to know it by.
+            # Reading the id needs the privilege clusterMonitor; without it, only the set's name identifies the set.
             return f"set-{hello['setName']}"
         return str(config["config"]["settings"]["replicaSetId"])

@@ -1,4 +1,4 @@
-"""A MongoDB change → an event of the broker."""
+"""Convert MongoDB changes and documents to broker events."""
 
 import hashlib
 from collections import Counter
@@ -7,22 +7,23 @@ from typing import Any
 import bson
 import msgspec
 from bson.raw_bson import RawBSONDocument
-from msgspec import UNSET, Raw, Struct, UnsetType
+from msgspec import UNSET, Raw, Struct, UnsetType, field
 
-from broker import Event
+from change_stream.errors import CollectionReplaced
 from change_stream.extended_json import CODEC, Encode, JsonMode, encoder, plain
 from change_stream.fields import Fields
 from change_stream.fragments import Fragments
-from change_stream.resume import Position, Stamp
+from change_stream.resume import Stamp, StreamPosition
+from tweetwire import Event
 
-__all__ = ["STRIPPED", "Change", "Converter", "Unconvertible", "document_id", "priority_of"]
+__all__ = ["OPERATIONS", "STRIPPED", "Change", "Converter", "Replaced", "Unconvertible", "document_id", "priority_of"]
 
 STRIPPED = "tweetwire_stripped"
-"""A member that the pipeline sets where it takes the documents out of a change that is too large to be sent."""
+"""The member that marks a change whose documents the pipeline removed because it was too large to send."""
 
 _ID_LENGTH_MAX = 256
 _PRIORITY_MAX = 6
-_OPERATIONS = {
+OPERATIONS = {
     "insert": "insert",
     "update": "update",
     "replace": "replace",
@@ -32,14 +33,15 @@ _OPERATIONS = {
     "rename": "rename",
     "invalidate": "invalidate",
 }
+"""The event's name for each operation of MongoDB; other operations change no document and no collection."""
 
 
 class Change(Struct):
-    """The `msg` of an event: what happened to one document, or to the collection.
+    """The `msg` of an event: a change of one document, or of the whole collection.
 
-    `document` is the document after the change, where MongoDB still has it; `before` the one before it, where the
-    collection keeps pre-images; `changed` what an update touched: ``{"updated": {path: value}, "removed": [path],
-    "truncated": [{"field", "newSize"}]}``. `at` is in milliseconds since 1970 UTC.
+    `document` is the document after the change, if MongoDB still has it. `before` is the document before the change, if
+    the collection keeps pre-images. `changed` is what an update modified: ``{"updated": {path: value}, "removed":
+    [path], "truncated": [{"field", "newSize"}]}``. `at` is in milliseconds since 1970 UTC.
     """
 
     op: str
@@ -48,30 +50,56 @@ class Change(Struct):
     changed: Any
     before: Any
     at: int
+    document_key: Any = UNSET
+    """The changed document's `_id`, and its shard key if it has one, in the same JSON form as documents."""
+    from_: str | UnsetType = field(name="from", default=UNSET)
+    """The old name of a renamed collection."""
     to: str | UnsetType = UNSET
-    """A renamed collection's new name."""
+    """The new name of a renamed collection."""
     transaction: Any = UNSET
-    """``{"lsid", "txnNumber"}`` of the transaction that the change is part of."""
+    """``{"lsid", "txnNumber"}`` of the transaction that contains the change."""
     gap: Any = UNSET
-    """``{"from", "to", "reason"}``: what happened between these milliseconds since 1970 UTC is not known."""
+    """``{"from", "to", "reason"}``: the changes between these times (milliseconds since 1970 UTC) are unknown."""
     omitted: int | UnsetType = UNSET
-    """Bytes that this message had with its documents, which were more than the broker or MongoDB lets through; 0: unknown."""
+    """Set if the documents were left out, because the message with them exceeded a limit of the broker or MongoDB.
+
+    The value is the size of that message in bytes, or 0 if the size is unknown.
+    """
 
 
 class Unconvertible(Exception):
-    """A change that is no valid BSON or has no JSON; `raw` are its bytes."""
+    """A change that is not valid BSON or cannot be written as JSON.
 
-    def __init__(self, reason: str, raw: bytes) -> None:
+    `raw` is the BSON, `size` its length in bytes. `raw` is empty if it could contain members that the settings leave out.
+    """
+
+    def __init__(self, reason: str, raw: bytes, size: int | None = None) -> None:
         super().__init__(reason)
         self.raw = raw
+        self.size = len(raw) if size is None else size
+
+
+class Replaced(Exception):
+    """Another collection was renamed to the watched name. `event` reports this; `position` is the position after it."""
+
+    def __init__(self, change: dict[str, Any], event: Event) -> None:
+        super().__init__()
+        self.lost = CollectionReplaced(change["to"]["coll"], change["ns"]["coll"])
+        self.event = event
+        self.position = StreamPosition.behind(change["_id"])
 
 
 class Converter:
-    """Makes the events of one collection.
+    """Converts the changes of one collection to events.
 
-    `key_path` and `followers_path` are dotted paths into the document: what groups an entity's events, and the number that
-    their priority comes from; None for neither. `fields` are what documents keep. Where a message and its checkpoint are
-    above `msg_bytes_max`, it goes without its documents.
+    Args:
+        collection: the collection's name.
+        producer: the name of the events' producer at the broker.
+        mode: the form of JSON in which documents are written.
+        key_path: dotted path of the member that becomes the event's key, or None for the `_id`.
+        followers_path: dotted path of the number that gives the event's priority, or None for priority 0.
+        fields: the members that documents keep, or None for all.
+        msg_bytes_max: limit of the message and its checkpoint in bytes; a larger message loses its documents.
     """
 
     def __init__(
@@ -94,23 +122,25 @@ class Converter:
         self._fragments = Fragments()
         self.operations: Counter[str] = Counter()
         self.omitted = 0
-        # The envelope's own numbers stay plain in every mode.
+        # The numbers of the event itself stay plain in every mode.
         self._encode = encoder("plain")
         self._encode_document: Encode | None = None if mode == "plain" else encoder(mode)
 
     def begin_session(self) -> None:
-        """Forget the pieces of a change: a session begins before the first one."""
+        """Forget the fragments of an incomplete change: a session begins before the first fragment."""
         self._fragments = Fragments()
 
     @property
     def is_between_fragments(self) -> bool:
-        """Whether a change in pieces has begun and not ended."""
+        """Whether some fragments of a change have arrived, but not its last one."""
         return self._fragments.is_open
 
     def change(self, raw: RawBSONDocument, sequence: int, stamp: Stamp) -> Event | None:
-        """Convert one change as MongoDB sent it; None for a piece of a change that is not its last.
+        """Convert one change as MongoDB sent it. Return None for a fragment that is not the last of its change.
 
-        Raises Unconvertible.
+        Raises:
+            Unconvertible: the change is not valid BSON or cannot be written as JSON.
+            Replaced: the change renames another collection to the watched name.
         """
         try:
             change: dict[str, Any] | None = bson.decode(raw.raw, CODEC)
@@ -118,21 +148,25 @@ class Converter:
                 change = self._fragments.add(change)
             if change is None:
                 return None
+            if change["operationType"] == "rename" and change["to"]["coll"] == self._collection:
+                checkpoint = stamp.lost(change["clusterTime"], change["_id"])
+                raise Replaced(change, self._event(change, sequence, checkpoint))
             return self._event(change, sequence, stamp(change["clusterTime"], change["_id"]))
         except (bson.errors.BSONError, TypeError, ValueError, KeyError, OverflowError, RecursionError) as error:
-            raise Unconvertible(f"{type(error).__name__}: {error}", bytes(raw.raw)) from error
+            raise self._unconvertible(error, raw) from error
 
-    def snapshot(self, raw: RawBSONDocument, position: Position, sequence: int, checkpoint: str) -> Event:
-        """Convert a document as it was at `position`. Raises Unconvertible."""
+    def snapshot(self, raw: RawBSONDocument, position: StreamPosition, sequence: int, checkpoint: str) -> Event:
+        """Convert a document as it was at `position`. Raises Unconvertible if it cannot be written as JSON."""
         try:
             document = bson.decode(raw.raw, CODEC)
             msg = Change("snapshot", self._collection, self._json(self._kept(document)), None, None, position.at_ms)
+            msg.document_key = self._json({"_id": document["_id"]})
             return self._wrap(document_id(document["_id"]), document, msg, sequence, checkpoint)
         except (bson.errors.BSONError, TypeError, ValueError, KeyError, OverflowError, RecursionError) as error:
-            raise Unconvertible(f"{type(error).__name__}: {error}", bytes(raw.raw)) from error
+            raise self._unconvertible(error, raw) from error
 
     def control(self, msg: Change, sequence: int, checkpoint: str) -> Event:
-        """Make the event of something that befell the whole collection."""
+        """Make the event for a change of the whole collection, or for a gap."""
         return self._wrap(self._collection, None, msg, sequence, checkpoint)
 
     def _event(self, change: dict[str, Any], sequence: int, checkpoint: str) -> Event:
@@ -141,7 +175,7 @@ class Converter:
         described = change.get("updateDescription")
         wall = change.get("wallTime")
         msg = Change(
-            _OPERATIONS[change["operationType"]],
+            OPERATIONS[change["operationType"]],
             self._collection,
             self._json(self._kept(document)),
             None if described is None else self._json(self._changed(described)),
@@ -149,7 +183,7 @@ class Converter:
             int(wall) if wall is not None else change["clusterTime"].time * 1000,
         )
         if "to" in change:
-            msg.to = change["to"]["coll"]
+            msg.from_, msg.to = change["ns"]["coll"], change["to"]["coll"]
         if STRIPPED in change:
             msg.omitted = 0
         if "txnNumber" in change:
@@ -157,13 +191,16 @@ class Converter:
         key = change.get("documentKey")
         if key is None:
             return self.control(msg, sequence, checkpoint)
-        # A sharded collection's documents are told apart by their shard key too.
+        if self._fields is not None:
+            key = self._fields.key(key)
+        msg.document_key = self._json(key)
+        # In a sharded collection, `_id` is unique only together with the shard key.
         identity = document_id(key["_id"] if len(key) == 1 else key)
         return self._wrap(identity, document if document is not None else before, msg, sequence, checkpoint)
 
     def _wrap(self, identity: str, document: Any, msg: Change, sequence: int, checkpoint: str) -> Event:
         self.operations[msg.op] += 1
-        key = _value_at(document, self._key_path) if self._key_path else None
+        key = self._key_of(document) if self._key_path else None
         return Event(
             id=identity,
             key=identity if key is None else document_id(key),
@@ -181,7 +218,15 @@ class Converter:
         msg.document = msg.before = msg.changed = None
         msg.omitted = len(encoded)
         self.omitted += 1
-        return self._encode(msg)
+        encoded = self._encode(msg)
+        if len(encoded) > bytes_max:
+            msg.document_key = UNSET
+            encoded = self._encode(msg)
+        return encoded
+
+    def _key_of(self, document: Any) -> Any:
+        path = self._key_path or []
+        return _value_at(document, path) if self._fields is None else self._fields.value_at(document, path)
 
     def _kept(self, document: Any) -> Any:
         return document if self._fields is None else self._fields.document(document)
@@ -192,7 +237,13 @@ class Converter:
             "removed": described.get("removedFields", []),
             "truncated": described.get("truncatedArrays", []),
         }
-        return changed if self._fields is None else self._fields.changed(changed)
+        return changed if self._fields is None else self._fields.changed(changed, described.get("disambiguatedPaths"))
+
+    def _unconvertible(self, error: Exception, raw: RawBSONDocument) -> Unconvertible:
+        # Members can be left out only of a decoded change. So if members must be left out, a change that cannot be decoded is
+        # not kept.
+        kept = bytes(raw.raw) if self._fields is None else b""
+        return Unconvertible(f"{type(error).__name__}: {error}", kept, len(raw.raw))
 
     def _json(self, document: Any) -> Any:
         if document is None or self._encode_document is None:
@@ -201,7 +252,7 @@ class Converter:
 
 
 def document_id(value: Any) -> str:
-    """Write an `_id` of any BSON type as 1 to 256 characters; what is longer ends in a digest of the whole."""
+    """Write an `_id` of any BSON type as 1 to 256 characters; a longer text is cut and ends in a digest of the whole."""
     if type(value) is str:
         text = value or '""'
     else:
@@ -214,7 +265,7 @@ def document_id(value: Any) -> str:
 
 
 def priority_of(followers: Any) -> int:
-    """Return the number of digits of `followers`, less one, at most 6; 0 for what is no count."""
+    """Return the number of digits of `followers` minus one, at most 6; 0 if `followers` is not a count."""
     if not isinstance(followers, int) or isinstance(followers, bool) or followers < 0:
         return 0
     return min(len(str(int(followers))) - 1, _PRIORITY_MAX)

@@ -1,9 +1,9 @@
-"""BSON values as JSON, in three forms.
+"""Write BSON values as JSON, in three modes.
 
-- plain: what a program without a BSON library wants. Dates are ISO 8601 with milliseconds, ObjectId is hexadecimal, Binary
-  base64, UUID its usual text; Int64 beyond ±2^53 and Decimal128 are strings, since most JSON readers would round them. NaN
-  and the infinities are null: JSON has none of them.
-- relaxed, canonical: MongoDB Extended JSON v2. Canonical keeps every type, so BSON comes back as it was.
+- plain: for programs without a BSON library. Dates are ISO 8601 with milliseconds, ObjectId is hexadecimal, Binary is
+  base64, UUID has its usual text. Int64 beyond ±2^53 and Decimal128 are strings, since most JSON readers would round them.
+  NaN and the infinities are null, because JSON cannot express them.
+- relaxed and canonical: MongoDB Extended JSON v2. Canonical keeps every type, so the same BSON can be restored from it.
 """
 
 import uuid
@@ -38,12 +38,12 @@ CODEC: CodecOptions[dict[str, Any]] = CodecOptions(
     datetime_conversion=DatetimeConversion.DATETIME_MS,
     uuid_representation=UuidRepresentation.STANDARD,
 )
-"""How changes are decoded, for every mode."""
+"""How changes are decoded in every mode."""
 
 RAW_CODEC: CodecOptions[RawBSONDocument] = CodecOptions(
     document_class=RawBSONDocument, datetime_conversion=DatetimeConversion.DATETIME_MS
 )
-"""How batches are taken: documents stay BSON, and any `_id` goes back as it came."""
+"""How batches are received: documents stay BSON, so that an `_id` of any type is sent back unchanged."""
 
 _EXACT_IN_DOUBLE = 1 << 53
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -51,7 +51,7 @@ _MS_PER_400_YEARS = 146_097 * 86_400_000
 
 
 def encoder(mode: JsonMode) -> Encode:
-    """Return the function that encodes a value with BSON types in it as JSON in this mode."""
+    """Return the function that encodes a value with BSON types as JSON in `mode`."""
     if mode == "plain":
         return msgspec.json.Encoder(enc_hook=plain).encode
     options = json_util.CANONICAL_JSON_OPTIONS if mode == "canonical" else json_util.RELAXED_JSON_OPTIONS
@@ -66,15 +66,15 @@ def encoder(mode: JsonMode) -> Encode:
 
 
 def plain(value: Any) -> Any:
-    """Return a BSON value that JSON does not know as one that it does. Raises TypeError for what is no BSON."""
+    """Replace a BSON value that JSON cannot express. Raises TypeError if the type is not a BSON type."""
     write = _PLAIN.get(type(value))
     if write is None:
-        raise TypeError(f"no BSON type: {type(value).__name__}")
+        raise TypeError(f"not a BSON type: {type(value).__name__}")
     return write(value)
 
 
 def format_date(milliseconds: int) -> str:
-    """Write milliseconds since 1970 UTC as ISO 8601; a year outside 0–9999 has a sign and at least six digits."""
+    """Write milliseconds since 1970 UTC as ISO 8601; years outside 0–9999 have a sign and at least six digits."""
     seconds, rest = divmod(milliseconds, 1000)
     return f"{_to_the_second(seconds)}.{rest:03d}Z"
 
@@ -84,7 +84,7 @@ def _to_the_second(seconds: int) -> str:
     try:
         return (_EPOCH + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%S").rjust(19, "0")
     except OverflowError:
-        # The calendar repeats every 400 years, so a year near ours stands for the far one.
+        # Python knows the years 1 to 9999. The calendar repeats every 400 years, so a near year stands for a far one.
         cycles, rest = divmod(seconds * 1000, _MS_PER_400_YEARS)
         near = _EPOCH + timedelta(milliseconds=rest)
         year = near.year + 400 * cycles

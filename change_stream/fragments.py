@@ -1,4 +1,4 @@
-"""Changes above 16 MiB, which MongoDB 6.0.9 and later sends in pieces."""
+"""Join changes above 16 MiB, which MongoDB 6.0.9 and later send in fragments."""
 
 from typing import Any
 
@@ -6,10 +6,10 @@ __all__ = ["Fragments"]
 
 
 class Fragments:
-    """Joins the pieces of a change; they follow each other in the stream, each with members that no other has.
+    """Joins the fragments of a change, which arrive in order and have no member in common.
 
-    Every piece has a token of its own. The joined change carries the last one's, so that a record never points between
-    pieces: after a crash all of them are read again.
+    Each fragment has a resume token. The joined change carries the token of the last fragment, so that a resume record never
+    points between fragments: after a crash, all of them are read again.
     """
 
     def __init__(self) -> None:
@@ -17,11 +17,11 @@ class Fragments:
 
     @property
     def is_open(self) -> bool:
-        """Whether pieces have come whose last one has not."""
+        """Whether some fragments have arrived, but not the last one."""
         return bool(self._joined)
 
     def add(self, piece: dict[str, Any]) -> dict[str, Any] | None:
-        """Take a piece; returns the whole change with the last one."""
+        """Take a fragment. Return the joined change for the last fragment, else None."""
         split = piece.pop("splitEvent")
         if split["fragment"] == 1:
             self._joined = {}

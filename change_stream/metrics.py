@@ -1,4 +1,4 @@
-"""What a publisher measures, read from its relays when somebody asks."""
+"""The Prometheus metrics of a publisher, read from its relays at each scrape."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -21,25 +21,27 @@ _LABELS = ("collection", "topic")
 class RelayCollector(Collector):
     """The metrics of `relays`, each labelled with its collection and topic.
 
-    `lag_seconds` is now less the cluster time of the position. MongoDB moves a quiet stream's position every ten seconds, so
-    an idle stream has a small lag and a stuck one a growing one.
+    `lag_seconds` is the current time minus the cluster time of the position. MongoDB moves the position of a quiet stream
+    every ten seconds, so the lag stays small on an idle stream and grows on a stuck one.
     """
 
     def __init__(self, relays: Sequence[Relay]) -> None:
         self._relays = relays
 
     def collect(self) -> Iterator[Metric]:
-        """Read the figures of this moment."""
+        """Return the current figures."""
         yield self._operations()
-        yield self._counter("confirmed", "events that the broker has confirmed", lambda r: r.confirmed)
-        yield self._counter("duplicates", "of these, the ones that it had already", lambda r: r.duplicates)
+        yield self._counter("confirmed", "events that the broker has confirmed", lambda r: r.confirmations.count)
+        yield self._counter(
+            "duplicates", "confirmed events that the broker had already", lambda r: r.confirmations.duplicates
+        )
         yield self._counter("rejected", "changes that could not be converted", lambda r: r.rejected.count)
-        yield self._counter("omitted", "events without their documents, for their size", lambda r: r.converter.omitted)
-        yield self._counter("interruptions", "failures to reach MongoDB", lambda r: r.outage.count)
-        yield self._counter("failures", "sessions that the broker ended", lambda r: r.failures)
+        yield self._counter("omitted", "events sent without their documents", lambda r: r.converter.omitted)
+        yield self._counter("interruptions", "failed requests to MongoDB", lambda r: r.outage.count)
+        yield self._counter("failures", "sessions ended by an error of the broker", lambda r: r.failures)
         yield self._gauge("connected", "1 while MongoDB answers", lambda r: not r.outage.is_on)
         yield self._gauge("ahead_changes", "changes fetched and not yet converted", lambda r: r.ahead.changes)
-        yield self._gauge("ahead_bytes", "bytes of the same", lambda r: r.ahead.bytes)
+        yield self._gauge("ahead_bytes", "bytes fetched and not yet converted", lambda r: r.ahead.bytes)
         yield self._gauge("position_seconds", "cluster time of the position, seconds since 1970", _position_s)
         yield self._gauge("lag_seconds", "age of the position", lambda r: max(0.0, time.time() - _position_s(r)))
 
@@ -65,7 +67,7 @@ class RelayCollector(Collector):
 
 @contextmanager
 def watch_relays(relays: Sequence[Relay]) -> Iterator[None]:
-    """Serve the metrics of `relays` for as long as they run."""
+    """Register the metrics of `relays` for the length of the context."""
     collector = RelayCollector(relays)
     REGISTRY.register(collector)
     try:

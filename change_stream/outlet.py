@@ -1,4 +1,4 @@
-"""Where the events of one session go: numbered, in order, to one topic."""
+"""Publish the events of one session to one topic, numbered and in order."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -6,15 +6,15 @@ from typing import Any
 from anyio.lowlevel import checkpoint
 from bson.raw_bson import RawBSONDocument
 
-from broker import Event, Publisher, Refusal
-from change_stream.convert import Converter, Unconvertible
+from change_stream.convert import Converter, Replaced, Unconvertible
 from change_stream.position_store import PositionStore
-from change_stream.rejected import Rejected
-from change_stream.resume import Position, Stamp, copied_through, token_time
+from change_stream.rejected import RejectedChanges
+from change_stream.resume import Stamp, StreamPosition, copied_through, token_time
+from tweetwire import Event, Publisher, Refusal
 
-__all__ = ["Outlet"]
+__all__ = ["ChangeOutlet"]
 
-# Conversion holds the loop for as long as a slice takes: a few milliseconds.
+# The event loop is blocked while a slice is converted, which takes a few milliseconds.
 _SLICE = 200
 _SLICE_BYTES = 2 << 20
 
@@ -22,23 +22,29 @@ Convert = Callable[[RawBSONDocument, int], Event | None]
 Text = Callable[[RawBSONDocument], str]
 
 
-class Outlet:
-    """Publishes behind `sequence`.
+class ChangeOutlet:
+    """Publishes events to one topic, with sequences that follow `sequence`.
 
-    At most about `window_bytes` of messages are unconfirmed, besides the publisher's own bound on their number. Who sends
-    keeps `position` and `copied` at what lies behind the last thing sent. While `skip_through` is set, changes up to that
-    token are passed over. The first `careful` events go one by one.
+    The caller keeps `position` and `copied` at the position after the last event sent. While `skip_through` is set, changes
+    up to that token are skipped.
+
+    Args:
+        sequence: the sequence of the producer's last event.
+        position: the position of that event in MongoDB's history.
+        copied: how far a snapshot has read, as in `ResumeRecord`.
+        window_bytes: approximate limit of unconfirmed message bytes, besides the publisher's limit of their number.
+        careful: the number of events that are published one by one at the beginning.
     """
 
     def __init__(
         self,
         publisher: Publisher,
         converter: Converter,
-        rejected: Rejected,
+        rejected: RejectedChanges,
         store: PositionStore,
         *,
         sequence: int,
-        position: Position,
+        position: StreamPosition,
         copied: bytes | None,
         window_bytes: int = 32 << 20,
         careful: int = 0,
@@ -57,7 +63,10 @@ class Outlet:
         self._saved = ""
 
     async def send_changes(self, changes: Sequence[RawBSONDocument], stamp: Stamp) -> None:
-        """Publish changes as MongoDB sent them. Raises Refusal."""
+        """Publish changes as MongoDB sent them.
+
+        Raises Refusal, and CollectionReplaced after the event that reports it.
+        """
         if self.skip_through:
             changes = self._behind_skipped(changes)
         convert = self._converter.change
@@ -68,9 +77,9 @@ class Outlet:
         )
 
     async def send_documents(
-        self, documents: Sequence[RawBSONDocument], position: Position, stamp_behind: Callable[[bytes], Stamp]
+        self, documents: Sequence[RawBSONDocument], position: StreamPosition, stamp_behind: Callable[[bytes], Stamp]
     ) -> None:
-        """Publish documents as they were at `position`; `stamp_behind` makes the stamp for the last `_id` copied."""
+        """Publish documents as they were at `position`. `stamp_behind` returns the stamp for the state after a copied `_id`."""
 
         def text(raw: RawBSONDocument) -> str:
             return stamp_behind(copied_through(raw))(position.time, None)
@@ -79,12 +88,12 @@ class Outlet:
         await self._send(documents, lambda raw, sequence: convert(raw, position, sequence, text(raw)), text)
 
     async def send_control(self, msg: Any, text: str) -> None:
-        """Publish what befell the collection as a whole; `text` is the record behind it."""
+        """Publish an event about the collection as a whole. `text` is the resume record that is stored with it."""
         self.sequence += 1
         await self._publisher.publish(self._converter.control(msg, self.sequence, text))
 
     async def save(self, text: str) -> None:
-        """Move the checkpoint without an event, once everything before it is confirmed."""
+        """Wait until all events are confirmed, and then move the checkpoint without an event."""
         await self._publisher.flush()
         self._unflushed_bytes = 0
         if text != self._saved:
@@ -92,7 +101,7 @@ class Outlet:
             self._saved = text
 
     def _behind_skipped(self, changes: Sequence[RawBSONDocument]) -> Sequence[RawBSONDocument]:
-        # Tokens of one cluster sort as their text, by time first.
+        # Tokens of one cluster sort as text, by time first.
         behind = [change for change in changes if change["_id"]["_data"] > self.skip_through]
         if behind:
             self.skip_through = ""
@@ -110,6 +119,9 @@ class Outlet:
                 await self._rejected.keep(error, text(raw))
                 await self.save(text(raw))
                 continue
+            except Replaced as replaced:
+                await self._end_with(replaced, events, size)
+                raise replaced.lost from replaced
             if event is None:
                 continue
             self.sequence += 1
@@ -119,6 +131,13 @@ class Outlet:
                 await self._publish(events, size)
                 events, size = [], 0
         await self._publish(events, size)
+
+    async def _end_with(self, replaced: Replaced, events: list[Event], size: int) -> None:
+        """Publish the events before the collection was replaced, and then the event that reports the replacement."""
+        self.sequence += 1
+        await self._publish([*events, replaced.event], size)
+        await self._publisher.flush()
+        self.position = replaced.position
 
     async def _publish(self, events: list[Event], size: int) -> None:
         if self._careful > 0:
@@ -133,7 +152,7 @@ class Outlet:
         await checkpoint()
 
     async def _publish_singly(self, events: list[Event]) -> None:
-        """Publish with nothing behind an event until it is stored; what the broker will never take is kept elsewhere."""
+        """Publish one event at a time; an event that the broker will never accept is kept in the topic of rejected changes."""
         self.sequence -= len(events)
         for event in events:
             event.sequence = self.sequence + 1

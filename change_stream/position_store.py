@@ -1,13 +1,13 @@
-"""The position of one producer on one topic, kept by the broker with the events themselves."""
+"""Store the position of one producer on one topic at the broker, together with its events."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 import anyio
 
-from broker import BrokerError, Client, Event, ProducerPosition, Refusal
-from broker.program import logger
-from change_stream.backoff import Backoff
+from tweetwire import BrokerError, Client, Event, ProducerPosition, Refusal
+from tweetwire.backoff import Backoff
+from tweetwire.runtime.program import logger
 
 __all__ = ["PositionStore", "until_done"]
 
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class PositionStore:
-    """Asks the broker where `producer` stands on `topic`, and moves its checkpoint where no event does."""
+    """Reads the position of `producer` on `topic` from the broker, and moves its checkpoint without an event."""
 
     def __init__(self, client: Client, topic: str, producer: str) -> None:
         self._client = client
@@ -23,7 +23,7 @@ class PositionStore:
         self.producer = producer
 
     async def load(self) -> ProducerPosition | None:
-        """Return the last sequence and checkpoint; None where this producer never published on the topic."""
+        """Return the last sequence and checkpoint; None if this producer never published on the topic."""
         try:
             return await until_done(lambda: self._client.last(self.topic, self.producer))
         except Refusal as refusal:
@@ -32,19 +32,19 @@ class PositionStore:
             raise
 
     async def save(self, checkpoint: str) -> None:
-        """Move the checkpoint; returns when that is durable."""
+        """Move the checkpoint. Return once it is durable."""
         await until_done(lambda: self._client.checkpoint(self.topic, self.producer, checkpoint))
 
     async def publish(self, event: Event) -> None:
-        """Publish one event and wait until it is durable; its producer and sequence make trying again harmless."""
+        """Publish one event and return once it is durable.
+
+        A retry stores no duplicate, since the sequence identifies the event.
+        """
         await until_done(lambda: self._client.publish(self.topic, event))
 
 
 async def until_done(command: Callable[[], Awaitable[T]]) -> T:
-    """Give the broker an idempotent command until it carries it out.
-
-    Raises Refusal where it never will.
-    """
+    """Send the broker an idempotent command until it succeeds. Raises Refusal if it can never succeed."""
     backoff = Backoff()
     while True:
         try:
@@ -52,5 +52,5 @@ async def until_done(command: Callable[[], Awaitable[T]]) -> T:
         except BrokerError as error:
             if isinstance(error, Refusal) and not error.is_retryable:
                 raise
-            logger().warning("the broker did not answer, trying again", reason=str(error))
-            await anyio.sleep(backoff.pause_s())
+            logger().warning("broker did not answer, retrying", reason=str(error))
+            await anyio.sleep(backoff.next_pause_s())

@@ -4,20 +4,20 @@ from contextlib import AsyncExitStack
 
 import anyio
 
-from broker.errors import StartError
-from broker.program import ready
 from change_stream.cluster import Cluster
 from change_stream.metrics import watch_relays
 from change_stream.relay import Relay
-from change_stream.settings import Settings
+from change_stream.settings import ChangeStreamSettings
+from tweetwire.protocol.errors import StartError
+from tweetwire.runtime.program import ready
 
 __all__ = ["serve"]
 
 _DRAIN_S = 10.0
 
 
-async def serve(settings: Settings, stop: anyio.Event) -> None:
-    """Relay until `stop` is set. Raises StartError or BrokerUnreachable where a server is missing at the start."""
+async def serve(settings: ChangeStreamSettings, stop: anyio.Event) -> None:
+    """Relay until `stop` is set. Raises StartError or BrokerUnreachable if a server is missing at the start."""
     is_ready = anyio.Event()
 
     async def give_up_when_stopped() -> None:
@@ -31,7 +31,7 @@ async def serve(settings: Settings, stop: anyio.Event) -> None:
         tasks.cancel_scope.cancel()
 
 
-async def _relay_all(settings: Settings, stop: anyio.Event, is_ready: anyio.Event) -> None:
+async def _relay_all(settings: ChangeStreamSettings, stop: anyio.Event, is_ready: anyio.Event) -> None:
     async with AsyncExitStack() as stack:
         cluster = Cluster.at(settings.mongo_url)
         mongo = await stack.enter_async_context(cluster.mongo)
@@ -55,7 +55,7 @@ async def _relay_all(settings: Settings, stop: anyio.Event, is_ready: anyio.Even
             is_ready.set()
             ready("change stream", f"{settings.database} ({', '.join(f'{r.collection} → {r.topic}' for r in relays)})")
             await stop.wait()
-            # In order: no more is fetched; what was published is confirmed; the connections close behind it.
+            # Order: stop fetching, wait for the confirmation of published events, then close the connections.
             for relay in relays:
                 relay.stop()
             tasks.cancel_scope.deadline = anyio.current_time() + _DRAIN_S

@@ -1,24 +1,24 @@
-"""Changes that cannot become events, kept raw with their token in a topic of their own."""
+"""Keep changes that cannot become events in a separate topic, as raw BSON with their token."""
 
 import base64
 from typing import Any
 
-from broker import Client, Event
-from broker.program import logger
 from change_stream.convert import Unconvertible, document_id
 from change_stream.position_store import PositionStore
+from tweetwire import Client, Event
+from tweetwire.runtime.program import logger
 
-__all__ = ["REJECTED_TOPIC", "Rejected"]
+__all__ = ["REJECTED_TOPIC", "RejectedChanges"]
 
 REJECTED_TOPIC = "rejected_changes"
 _RAW_BYTES_MAX = 512 * 1024
 
 
-class Rejected:
-    """Publishes what the producer of `topic` could not convert.
+class RejectedChanges:
+    """Publishes the changes of `topic` that could not be converted to the topic of rejected changes.
 
-    Its checkpoint there is the record behind the rejected change. The caller moves the topic's own checkpoint next; a crash
-    between the two lets the same change come again, and it is known by that record.
+    The checkpoint there is the resume record after the rejected change. After that, the caller moves the checkpoint of `topic`.
+    If a crash happens between the two, the same change arrives again. That record identifies it, so it is not published twice.
     """
 
     def __init__(self, client: Client, producer: str, topic: str) -> None:
@@ -29,14 +29,14 @@ class Rejected:
         self.count = 0
 
     async def keep(self, error: Unconvertible, text: str) -> None:
-        """Keep one change, `text` being the record behind it; returns when it is durable."""
+        """Keep one change, with the resume record after it in `text`. Return once the change is durable."""
         if self._sequence is None:
             last = await self._store.load()
             self._sequence = 0 if last is None else last.sequence or 0
             self._last = "" if last is None else last.checkpoint or ""
         if text == self._last:
             return
-        logger().error("a change cannot be converted and is kept", topic=REJECTED_TOPIC, reason=str(error), behind=text)
+        logger().error("change could not be converted, kept", topic=REJECTED_TOPIC, reason=str(error), behind=text)
         self._sequence += 1
         await self._store.publish(
             Event(
@@ -56,6 +56,6 @@ class Rejected:
             "producer": self._store.producer,
             "behind": text,
             "reason": str(error),
-            "bytes": len(error.raw),
+            "bytes": error.size,
             "raw": base64.b64encode(error.raw[:_RAW_BYTES_MAX]).decode(),
         }

@@ -1,69 +1,63 @@
-"""One collection → one topic.
+"""Relay the changes of one collection to one topic.
 
-What holds at every moment, and makes each change appear once in the topic:
+Three invariants make each change appear once in the topic:
 
-- The events of a producer carry the sequences 1, 2, 3 … in the order of MongoDB's changes, and each carries the resume
-  record of the place behind its change. The broker stores both in one write, so its last event *is* the position.
-- A session begins by asking the broker for that position and ends at the first failure that neither the broker's client nor
-  the change stream repairs by itself. Whatever was on its way then is either in the topic, and the next session begins
-  behind it, or is not, and it is read from MongoDB again.
+- The events of a producer carry the sequences 1, 2, 3 … in the order of MongoDB's changes. Each carries the resume record
+  of the position after its change. The broker stores both in one write, so its last event *is* the position.
+- A session begins by reading that position from the broker. It ends at the first failure that neither the broker's client nor
+  the change stream repairs. Some events may be unconfirmed then. The next session begins after those that are in the topic, and
+  reads the changes of the others from MongoDB again.
 - A checkpoint without an event moves only when everything before it is confirmed.
 
-Each collection has a stream of its own rather than a share of one on the database: its position is then one token that no
-other collection holds back, and what befalls one topic leaves the others alone. MongoDB reads its oplog once for each.
+Each collection has a separate stream instead of a share of one on the database. Its position is then one token that no other
+collection holds back, and an error in one topic does not stop the others. The cost: MongoDB reads its oplog once per stream.
 """
 
 from collections.abc import Awaitable, Callable
 from contextlib import aclosing
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import anyio
 from pymongo.asynchronous.database import AsyncDatabase
 
-from broker import BrokerError, Client, Publisher, Receipt, Refusal
-from broker.errors import StartError
-from broker.program import logger
 from change_stream.ahead import Ahead
-from change_stream.backoff import Backoff, Outage
 from change_stream.cluster import Cluster
+from change_stream.confirmations import Confirmations
 from change_stream.convert import Converter
-from change_stream.errors import HistoryLost, WatchInterrupted
+from change_stream.errors import CollectionReplaced, HistoryLost, WatchInterrupted
 from change_stream.history import bridge, gap
-from change_stream.outlet import Outlet
+from change_stream.outage import Outage
+from change_stream.outlet import ChangeOutlet
 from change_stream.position_store import PositionStore
-from change_stream.rejected import Rejected
-from change_stream.resume import Position, ResumeRecord
-from change_stream.settings import Settings
-from change_stream.snapshot import Snapshot, send_through
-from change_stream.source import Source
-from change_stream.watch import Watch, closed, follow, opened
+from change_stream.rejected import RejectedChanges
+from change_stream.resume import ResumeRecord, StreamPosition
+from change_stream.settings import ChangeStreamSettings
+from change_stream.snapshot import CollectionSnapshot, send_through
+from change_stream.source import CollectionSource
+from change_stream.watch import CollectionWatch, closed, follow, opened
+from tweetwire import BrokerError, Client, Publisher, Refusal
+from tweetwire.backoff import Backoff
+from tweetwire.protocol.errors import StartError
+from tweetwire.runtime.program import logger
 
 __all__ = ["Relay"]
 
 T = TypeVar("T")
 
-# After a refusal that will come again, so many events go one by one: the refused one is among the first.
+# After a permanent refusal, this many events are published one by one, since the refused event is among the first.
 _CAREFUL = 1000
 _HOPELESS = frozenset({"bad_name", "forbidden", "unauthenticated"})
 
 
-class _Began(NamedTuple):
-    """Where a session began: its last sequence, the events stored by then, its position."""
-
-    sequence: int
-    stored: int
-    position: Position
-
-
 class Relay:
-    """Publishes the changes of `collection` to `topic` for ever."""
+    """Publishes the changes of `collection` to `topic` until stopped."""
 
     def __init__(
         self,
         cluster: Cluster,
         database: AsyncDatabase[dict[str, Any]],
         client: Client,
-        settings: Settings,
+        settings: ChangeStreamSettings,
         *,
         collection: str,
         topic: str,
@@ -73,7 +67,7 @@ class Relay:
         self.topic = topic
         self.is_open = anyio.Event()
         self.outage = Outage(collection)
-        self.source = Source(cluster, database, settings, collection)
+        self.source = CollectionSource(cluster, database, settings, collection)
         self.converter = Converter(
             collection,
             producer,
@@ -83,15 +77,11 @@ class Relay:
             fields=settings.fields_of(collection),
             msg_bytes_max=settings.event_bytes_max - _ENVELOPE_BYTES_MAX,
         )
-        self.rejected = Rejected(client, producer, topic)
+        self.rejected = RejectedChanges(client, producer, topic)
         self.ahead = Ahead(settings.ahead, settings.ahead_bytes)
-        self.outlet: Outlet | None = None
-        self.confirmed = 0
-        self.duplicates = 0
+        self.outlet: ChangeOutlet | None = None
+        self.confirmations = Confirmations(client, topic)
         self.failures = 0
-        self._connects = 0
-        self._refusal: Refusal | None = None
-        self._began: _Began | None = None
         self._cluster = cluster
         self._client = client
         self._settings = settings
@@ -102,34 +92,37 @@ class Relay:
         self._work = anyio.CancelScope()
 
     def stop(self) -> None:
-        """Let `run` end as soon as what has been published is confirmed."""
+        """End `run` as soon as all published events are confirmed."""
         self._is_stopping = True
         self._work.cancel()
 
     async def run(self) -> None:
-        """Publish until stopped; `is_open` is set when the position is stored and the stream is open."""
+        """Publish until stopped. `is_open` is set when the position is stored and the stream is open."""
         backoff = Backoff()
         while not self._is_stopping:
-            confirmed = self.confirmed
+            confirmed = self.confirmations.count
             try:
                 await self._session()
             except BrokerError as error:
                 if isinstance(error, Refusal) and error.code in _HOPELESS:
                     reason = self._settings.login().reason(error)
                     raise StartError(f"the broker refuses topic {self.topic}: {reason}") from error
-                self._refusal = error if isinstance(error, Refusal) else None
-                # Where a refused event lies among those behind it is not known; the topic tells where to go on.
+                self.confirmations.refusal = error if isinstance(error, Refusal) else None
+                # It is unknown which of the sent events was refused; the next session reads the position from the topic.
                 self.failures += 1
-                logger().warning("publishing begins anew", topic=self.topic, reason=str(error))
-                if self.confirmed > confirmed:
+                logger().warning("publishing failed, restarting", topic=self.topic, reason=str(error))
+                if self.confirmations.count > confirmed:
                     backoff.reset()
-                await anyio.sleep(backoff.pause_s())
+                await anyio.sleep(backoff.next_pause_s())
 
     async def _session(self) -> None:
-        """Publish from where the topic was left. Raises what ends it before `stop` does."""
-        self._connects = self._client.connects
-        publisher = self._client.publisher(self.topic, window=self._settings.window, on_confirm=self._confirm)
-        # Work can be cancelled anywhere, since the position is what the broker has; leaving the publisher confirms the rest.
+        """Publish from the topic's position until `stop`, or raise the error that ends the session."""
+        self.confirmations.begin_session()
+        publisher = self._client.publisher(
+            self.topic, window=self._settings.window, on_confirm=self.confirmations.note_receipt
+        )
+        # The work may be cancelled at any place, since the broker has the position. The end of the block waits for the
+        # confirmations.
         async with publisher:
             with anyio.CancelScope() as self._work:
                 if not self._is_stopping:
@@ -139,7 +132,8 @@ class Relay:
         last = await self._store.load()
         record = await self._record("" if last is None else last.checkpoint or "")
         self.converter.begin_session()
-        outlet = self.outlet = Outlet(
+        refusal = self.confirmations.refusal
+        outlet = self.outlet = ChangeOutlet(
             publisher,
             self.converter,
             self.rejected,
@@ -148,10 +142,12 @@ class Relay:
             position=record.position,
             copied=record.copied,
             window_bytes=self._settings.window_bytes,
-            careful=_CAREFUL if self._refusal is not None and not self._refusal.is_retryable else 0,
+            careful=_CAREFUL if refusal is not None and not refusal.is_retryable else 0,
         )
         await self._tell_what_was_refused(outlet, record)
         try:
+            if record.is_lost:
+                raise CollectionReplaced(self.collection)
             self._reconcile(outlet, record)
             await self._copy(outlet)
             await self._stream(outlet)
@@ -159,7 +155,7 @@ class Relay:
             await self._go_on_behind_gap(outlet, lost)
 
     async def _record(self, saved: str) -> ResumeRecord:
-        """Read the stored record, or store a first one, so that nothing from now on can be missed."""
+        """Read the stored record; if there is none, store a first one, so that no later change can be missed."""
         if not saved or self._is_reset_due:
             record = await self._patiently(self.source.first_record)
             await self._store.save(record.text())
@@ -179,52 +175,46 @@ class Relay:
             )
         return record
 
-    async def _tell_what_was_refused(self, outlet: Outlet, record: ResumeRecord) -> None:
-        """Publish a gap event where the broker refused a change and took later ones, which cannot be undone."""
-        stored = self.confirmed - self.duplicates
-        began, self._began = self._began, _Began(outlet.sequence, stored, outlet.position)
-        refusal, self._refusal = self._refusal, None
-        if began is None or refusal is None:
-            return
-        missing = (stored - began.stored) - (outlet.sequence - began.sequence)
-        if missing < 0:
-            lost = gap(
-                self.collection, began.position, outlet.position, f"the broker refused {-missing} changes: {refusal}"
-            )
-            logger().error("changes are lost", collection=self.collection, topic=self.topic, **lost.gap)
+    async def _tell_what_was_refused(self, outlet: ChangeOutlet, record: ResumeRecord) -> None:
+        """Publish a gap event if the broker refused a change but stored later ones, as its older versions do."""
+        refused = self.confirmations.take_refused_changes(outlet.sequence, outlet.position)
+        if refused is not None:
+            reason = f"the broker refused {refused.changes} changes: {refused.refusal}"
+            lost = gap(self.collection, refused.position, outlet.position, reason)
+            logger().error("changes were lost", collection=self.collection, topic=self.topic, **lost.gap)
             await outlet.send_control(lost, record.text())
 
-    def _reconcile(self, outlet: Outlet, record: ResumeRecord) -> None:
-        """Where something else is watched now, begin with the record's time and pass over what is done.
+    def _reconcile(self, outlet: ChangeOutlet, record: ResumeRecord) -> None:
+        """If the pipeline or the options have changed, begin at the record's time and skip published changes.
 
-        The token may not lie on the way of the changed stream.
+        The new stream may lack the record's token, so the stream cannot begin at it.
         """
         token = record.position.token
         if record.scope != self.source.scope and token is not None:
-            logger().info("what is watched has changed", collection=self.collection, topic=self.topic)
+            logger().info("pipeline or options changed", collection=self.collection, topic=self.topic)
             outlet.skip_through = token["_data"]
             outlet.position = record.position.rewound()
 
-    async def _copy(self, outlet: Outlet) -> None:
-        """Run the snapshot that has begun or is due, if any."""
+    async def _copy(self, outlet: ChangeOutlet) -> None:
+        """Run the snapshot if one is due or has begun."""
         source = self.source
-        if outlet.copied is None and self._is_copy_due:
-            now = await self._patiently(self._cluster.now)
-            await send_through(outlet, source.watch(), source.stamp(), time=now, outage=self.outage)
-            outlet.position, outlet.copied = Position(now), b""
-            await outlet.save(source.stamp(outlet.copied)(now, None))
-        self._is_copy_due = False
-        if outlet.copied is None:
+        if outlet.copied is None and not self._is_copy_due:
             return
         await self._patiently(source.prepare_copy)
+        if outlet.copied is None:
+            now = await self._patiently(self._cluster.now)
+            await send_through(outlet, source.watch(), source.stamp(), time=now, outage=self.outage)
+            outlet.position, outlet.copied = StreamPosition(now), b""
+            await outlet.save(source.stamp(outlet.copied)(now, None))
+        self._is_copy_due = False
         self.is_open.set()
-        logger().info("copying what is there", collection=self.collection, topic=self.topic)
-        await Snapshot(source.copier(), source.watch_through, source.stamp, self.outage).run(outlet)
+        logger().info("snapshot started", collection=self.collection, topic=self.topic)
+        await CollectionSnapshot(source.copier(), source.watch_through, source.stamp, self.outage).run(outlet)
         await outlet.save(source.stamp()(outlet.position.time, None))
-        logger().info("copied what was there", collection=self.collection, topic=self.topic)
+        logger().info("snapshot finished", collection=self.collection, topic=self.topic)
 
-    async def _stream(self, outlet: Outlet) -> None:
-        """Publish the changes behind the position for ever."""
+    async def _stream(self, outlet: ChangeOutlet) -> None:
+        """Publish the changes after the position until an error ends the stream."""
         watch = self.source.watch()
         ahead = self.ahead = Ahead(self._settings.ahead, self._settings.ahead_bytes)
         await opened(watch, outlet.position, self.outage)
@@ -240,7 +230,7 @@ class Relay:
         if failure is not None:
             raise failure
 
-    async def _fetch(self, watch: Watch, position: Position, ahead: Ahead) -> None:
+    async def _fetch(self, watch: CollectionWatch, position: StreamPosition, ahead: Ahead) -> None:
         try:
             async with aclosing(follow(watch, position, self.outage)) as batches:
                 async for batch in batches:
@@ -250,7 +240,7 @@ class Relay:
         finally:
             await closed(watch)
 
-    async def _publish(self, outlet: Outlet, ahead: Ahead) -> None:
+    async def _publish(self, outlet: ChangeOutlet, ahead: Ahead) -> None:
         stamp = self.source.stamp()
         heartbeat = self._settings.heartbeat
         next_heartbeat = anyio.current_time() + heartbeat
@@ -265,33 +255,25 @@ class Relay:
                 next_heartbeat = anyio.current_time() + heartbeat
             outlet.position = batch.position
 
-    async def _go_on_behind_gap(self, outlet: Outlet, lost: HistoryLost) -> None:
-        """Publish a gap event whose record is where the next session begins. Raises StartError by policy."""
-        is_needed = self._settings.snapshot == "when_needed"
-        policy = "resnapshot" if is_needed else self._settings.on_history_lost
+    async def _go_on_behind_gap(self, outlet: ChangeOutlet, lost: HistoryLost) -> None:
+        """Publish a gap event; the next session begins at its record. Raises StartError if the policy is fail."""
+        policy = "resnapshot" if self._settings.snapshot == "when_needed" else self._settings.on_history_lost
+        if policy == "resnapshot":
+            await self._patiently(self.source.prepare_copy)
         behind = await self._patiently(lambda: bridge(self._cluster, self.collection, outlet.position, lost, policy))
-        logger().error("changes are lost", collection=self.collection, topic=self.topic, **behind.event.gap)
+        logger().error("changes were lost", collection=self.collection, topic=self.topic, **behind.event.gap)
         stamp = self.source.stamp(b"" if behind.is_copy else outlet.copied)
         await outlet.send_control(behind.event, stamp(behind.position.time, None))
 
     async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Ask MongoDB until it answers."""
+        """Repeat a request to MongoDB until it succeeds."""
         while True:
             try:
                 return await ask()
             except WatchInterrupted as interruption:
                 await self.outage.pause(interruption)
 
-    def _confirm(self, receipt: Receipt) -> None:
-        self.confirmed += receipt.count
-        if receipt.is_duplicate:
-            self.duplicates += 1
-            # What was sent again on a new connection may be there already. Without one, somebody else has sent it.
-            if self._connects == self._client.connects:
-                self._connects = 0
-                logger().error("another publisher sends the same changes; stop one of them", topic=self.topic)
 
-
-# What an event's line has besides its message and checkpoint: names, and an id and a key of at most 256 characters, each of
-# which may be written as six.
+# The bytes of an event's line besides its message and checkpoint: names, an id and a key. Id and key have at most 256
+# characters, and JSON may need six bytes for one of them.
 _ENVELOPE_BYTES_MAX = 4096

@@ -1,14 +1,17 @@
-"""Where a publisher stands in MongoDB's history, as text that the broker keeps with each event.
+"""The position of a publisher in MongoDB's history, as text that the broker stores with each event.
 
-A record has five parts, six while a snapshot runs:
-``v1/<cluster>/<scope>/<seconds>.<increment>/<token>[/<copied>]``.
+A record has five parts. It has six while a snapshot runs, and seven while a decision about lost history is pending:
+``v1/<cluster>/<scope>/<seconds>.<increment>/<token>[/<copied>[/lost]]``.
 
-- cluster: the id of the replica set; a token means nothing to another one.
-- scope: a digest of what is watched and how; a token of another pipeline need not lie on this one's way.
-- seconds.increment: the cluster time. Every change up to it is published if there is no token (``-``), else every change up
-  to the token.
-- token: MongoDB's resume token, with its type bits behind a ``~`` where it has some.
-- copied: while a snapshot runs, BSON of the last ``_id`` that was copied, in URL-safe base64; ``-`` before the first.
+- cluster: the id of the replica set; a token is valid in its own cluster only.
+- scope: a digest of the watched collection, the pipeline and the options. The stream of one pipeline may lack the tokens of
+  another.
+- seconds.increment: the cluster time. All changes up to the token are published; without a token (``-``), all changes up to
+  this time.
+- token: MongoDB's resume token, followed by ``~`` and its type bits if it has any.
+- copied: the last ``_id`` that the running snapshot copied, as BSON in URL-safe base64; ``-`` before the first document, empty
+  if no snapshot runs.
+- lost: another collection was renamed to the watched name at this position, and the topic lacks its documents.
 """
 
 import base64
@@ -22,28 +25,29 @@ from msgspec import Struct
 
 from change_stream.extended_json import RAW_CODEC
 
-__all__ = ["Position", "ResumeRecord", "Stamp", "copied_identity", "copied_through", "scope_of", "token_time"]
+__all__ = ["ResumeRecord", "Stamp", "StreamPosition", "copied_identity", "copied_through", "scope_of", "token_time"]
 
 _VERSION = "v1"
 _NONE = "-"
+_LOST = "lost"
 _INCREMENT_MAX = 2**32 - 1
 
 
-class Position(Struct, frozen=True):
-    """A place in the oplog: behind `token`, or behind everything of cluster time `time` where there is no token."""
+class StreamPosition(Struct, frozen=True):
+    """A place in the oplog: after `token`, or if there is no token, after all changes of cluster time `time`."""
 
     time: Timestamp
     token: dict[str, Any] | None = None
 
     @classmethod
-    def behind(cls, token: dict[str, Any]) -> "Position":
-        """The position behind a resume token."""
+    def behind(cls, token: dict[str, Any]) -> "StreamPosition":
+        """Return the position after a resume token."""
         return cls(token_time(token), token)
 
     def start_options(self) -> dict[str, Any]:
-        """What `$changeStream` needs to begin here.
+        """Return the members of `$changeStream` that start a stream at this position.
 
-        `startAfter` takes every token, also that of an invalidate event, which `resumeAfter` refuses.
+        `startAfter` accepts every token; `resumeAfter` refuses the token of an invalidate event.
         """
         if self.token is not None:
             return {"startAfter": self.token}
@@ -51,11 +55,11 @@ class Position(Struct, frozen=True):
         following = Timestamp(time.time, time.inc + 1) if time.inc < _INCREMENT_MAX else Timestamp(time.time + 1, 0)
         return {"startAtOperationTime": following}
 
-    def rewound(self) -> "Position":
-        """The position just before this one's cluster time, so that everything of that time comes again."""
+    def rewound(self) -> "StreamPosition":
+        """Return the position before all changes of this cluster time, so that a stream repeats them."""
         if self.time.inc:
-            return Position(Timestamp(self.time.time, self.time.inc - 1))
-        return Position(Timestamp(self.time.time - 1, _INCREMENT_MAX))
+            return StreamPosition(Timestamp(self.time.time, self.time.inc - 1))
+        return StreamPosition(Timestamp(self.time.time - 1, _INCREMENT_MAX))
 
     @property
     def at_ms(self) -> int:
@@ -64,67 +68,75 @@ class Position(Struct, frozen=True):
 
 
 class ResumeRecord(Struct, frozen=True):
-    """A position, what it is a position of, and how far a snapshot has come.
+    """A position, the cluster and scope it belongs to, and the progress of a snapshot.
 
-    `copied` is None when no snapshot runs, b"" before its first document, else BSON of ``{"_id": <last one copied>}``.
+    `copied` is None if no snapshot runs, b"" before its first document, and then the BSON of ``{"_id": <last copied>}``.
     """
 
     cluster: str
     scope: str
-    position: Position
+    position: StreamPosition
     copied: bytes | None = None
+    is_lost: bool = False
+    """Whether history is lost at `position` and the policy for lost history has not been applied yet."""
 
     def text(self) -> str:
-        """Write the record as `parse` reads it."""
-        return Stamp(self.cluster, self.scope, self.copied)(self.position.time, self.position.token)
+        """Return the text that `parse` reads."""
+        stamp = Stamp(self.cluster, self.scope, self.copied)
+        return (stamp.lost if self.is_lost else stamp)(self.position.time, self.position.token)
 
     @classmethod
     def parse(cls, text: str) -> "ResumeRecord":
-        """Read a record. Raises ValueError where it is none."""
+        """Parse a record. Raises ValueError if `text` is not a resume record."""
         version, cluster, scope, time, token, *rest = text.split("/")
-        if version != _VERSION or len(rest) > 1:
-            raise ValueError(f"no resume record of version {_VERSION}: {text!r}")
+        if version != _VERSION or len(rest) > 2 or rest[1:] not in ([], [_LOST]):
+            raise ValueError(f"not a resume record of version {_VERSION}: {text!r}")
         seconds, increment = time.split(".")
-        position = Position(Timestamp(int(seconds), int(increment)), _parse_token(token))
-        return cls(cluster, scope, position, _parse_copied(rest[0]) if rest else None)
+        position = StreamPosition(Timestamp(int(seconds), int(increment)), _parse_token(token))
+        copied = _parse_copied(rest[0]) if rest and rest != ["", _LOST] else None
+        return cls(cluster, scope, position, copied, len(rest) > 1)
 
 
 class Stamp:
-    """Writes the records of a running stream: what never changes is written once."""
+    """Writes the records of a running stream; the parts that never change are written once."""
 
     def __init__(self, cluster: str, scope: str, copied: bytes | None = None) -> None:
         self._head = f"{_VERSION}/{cluster}/{scope}/"
         self._tail = "" if copied is None else "/" + _copied(copied)
 
     def __call__(self, time: Timestamp, token: dict[str, Any] | None) -> str:
-        """Return the text of the record behind `token`, or behind all of `time`."""
+        """Return the text of the record after `token`, or without a token after all changes of `time`."""
         return f"{self._head}{time.time}.{time.inc}/{_token(token)}{self._tail}"
+
+    def lost(self, time: Timestamp, token: dict[str, Any] | None) -> str:
+        """Return the record's text, marked as lost history about which a decision is pending."""
+        return f"{self._head}{time.time}.{time.inc}/{_token(token)}{self._tail or '/'}/{_LOST}"
 
 
 def scope_of(database: str, collection: str, pipeline: list[dict[str, Any]], options: dict[str, Any]) -> str:
-    """Digest what is watched and how, in 12 hexadecimal digits."""
+    """Return a digest of the watched collection, the pipeline and the options, in 12 hexadecimal digits."""
     canonical = bson.encode({"db": database, "coll": collection, "pipeline": pipeline, "options": options})
     return hashlib.sha256(canonical).hexdigest()[:12]
 
 
 def copied_through(document: Mapping[str, Any]) -> bytes:
-    """Return what `ResumeRecord.copied` is when `document` is the last one copied."""
+    """Return the value of `ResumeRecord.copied` after `document` was copied."""
     return bson.encode({"_id": document["_id"]})
 
 
 def copied_identity(copied: bytes) -> Any:
-    """Return the `_id` in `ResumeRecord.copied`, of any BSON type, as MongoDB takes it back."""
+    """Return the `_id` in `ResumeRecord.copied`, of any BSON type, in the form that MongoDB takes."""
     return bson.decode(copied, RAW_CODEC)["_id"]
 
 
 def token_time(token: Mapping[str, Any]) -> Timestamp:
-    """Read the cluster time that a resume token begins with.
+    """Read the cluster time at the start of a resume token. Raises ValueError if the token has another form.
 
     ``_data`` is a KeyString in hexadecimal: the type byte 0x82 of a timestamp, its seconds, its increment, then the rest.
     """
     data = token["_data"]
     if not data.startswith("82"):
-        raise ValueError(f"a resume token of unknown form: {data[:18]}")
+        raise ValueError(f"resume token has an unknown form: {data[:18]}")
     return Timestamp(int(data[2:10], 16), int(data[10:18], 16))
 
 

@@ -1,84 +1,87 @@
 """Flags and environment variables of `python -m change_stream`."""
 
-import re
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 from bson import Timestamp, json_util
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
-from broker.kinds import Metavar
-from broker.program import ClientSettings, settings_config
-from broker.units import Bytes, Seconds
 from change_stream.extended_json import JsonMode
 from change_stream.fields import Fields
+from change_stream.pairs import (
+    by_collection,
+    check_database,
+    check_topic,
+    producer_name,
+    split_map,
+    split_pair,
+    values_of,
+)
+from tweetwire.runtime.kinds import Bytes, Metavar, Seconds
+from tweetwire.runtime.program import ClientSettings, settings_config
 
-__all__ = ["HistoryPolicy", "Settings", "SnapshotMode", "SourceSettings"]
+__all__ = ["ChangeStreamSettings", "HistoryPolicy", "SnapshotMode", "SourceSettings"]
 
 SnapshotMode = Literal["never", "initial", "when_needed", "always"]
 HistoryPolicy = Literal["fail", "resnapshot", "from_time", "now"]
-_NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,127}")
 MemberPath = Annotated[str, Metavar("COLLECTION=PATH")]
 _IMAGES = {"off": None, "update_lookup": "updateLookup", "when_available": "whenAvailable", "required": "required"}
 
 
 class SourceSettings(ClientSettings):
-    """What is watched, and where it goes."""
+    """The watched database and collections, and the topic of each."""
 
-    mongo_url: str = Field(
-        "mongodb://127.0.0.1:27017/?replicaSet=rs0", description="MongoDB's address; it must be a replica set"
+    mongo_url: str = Field("mongodb://127.0.0.1:27017/?replicaSet=rs0", description="address of a MongoDB replica set")
+    database: Annotated[str, AfterValidator(check_database)] = Field(
+        "rtp_sse_db", description="database that is watched"
     )
-    database: str = Field("rtp_sse_db", description="database that is watched")
     map: list[Annotated[str, Metavar("COLLECTION=TOPIC")]] = Field(
-        ["tweets=tweets", "users=users"], description="what is watched and where it goes"
+        ["tweets=tweets", "users=users"], description="collection to watch and the topic of its events"
     )
     connect_timeout: Seconds = Field(
-        "30s", validate_default=True, gt=0, description="how long to try for MongoDB and the broker at the start"
+        "30s", validate_default=True, gt=0, description="how long to try to reach MongoDB and the broker at the start"
     )
 
     @field_validator("map")
     @classmethod
-    def _have_names(cls, pairs: list[str], others: ValidationInfo) -> list[str]:
-        for collection, topic in _dict(pairs).items():
-            producer = _producer(others.data.get("database", ""), collection)
-            if not _NAME.fullmatch(producer):
-                raise ValueError(f"{producer!r} is no producer's name: letters, digits, _ . and -, at most 128")
-            if not _NAME.fullmatch(topic):
-                raise ValueError(f"{topic!r} is no topic's name: letters, digits, _ . and -, at most 128")
+    def _have_names(cls, pairs: list[str]) -> list[str]:
+        for topic in by_collection(map(split_map, pairs)).values():
+            check_topic(topic)
         return pairs
 
     def topics(self) -> dict[str, str]:
-        """The topic of each collection."""
-        return _dict(self.map)
+        """Return the topic of each collection."""
+        return by_collection(map(split_map, self.map))
 
     def producer_of(self, collection: str) -> str:
-        """The name that a collection's events have at the broker."""
-        return _producer(self.database, collection)
+        """Return the name of the producer of a collection's events."""
+        return producer_name(self.database, collection)
 
 
-class Settings(SourceSettings):
+class ChangeStreamSettings(SourceSettings):
     """Publishes every change of MongoDB collections to broker topics, each once and in order.
 
-    Where the topics stand: python -m change_stream status
+    To see the position of each topic: python -m change_stream status
     """
 
-    # A field called json would hide a method of pydantic's.
+    # A field called json would hide a method of pydantic's BaseModel.
     model_config = settings_config("python -m change_stream") | SettingsConfigDict(cli_shortcuts={"json-mode": "json"})
 
     snapshot: SnapshotMode = Field(
         "never",
-        description="copy the documents that are there already: never; initial: before the first change ever; "
+        description="copy the existing documents (not of a capped collection): never; initial: before the first change; "
         "when_needed: also when MongoDB's history no longer reaches back; always: at each start",
     )
     on_history_lost: HistoryPolicy = Field(
         "fail",
-        description="when MongoDB's history no longer reaches back to where a topic was left: fail; resnapshot; from_time: "
-        "go on with the oldest change there is; now. All but fail publish a gap event with both bounds",
+        description="when MongoDB's history no longer reaches back to the topic's position, or another collection is "
+        "renamed to the watched name: fail; resnapshot; from_time: continue with the oldest change there is; now: continue "
+        "with the next change. All but fail publish a gap event with both bounds",
     )
     start_at: Annotated[str, Metavar("TIME")] | None = Field(
-        None, description="where a topic without a position begins: 2026-11-27T20:00:00Z, or oldest; without it, now"
+        None, description="where a topic without a position begins: 2026-11-27T20:00:00Z, or oldest; default: now"
     )
     reset: bool = Field(False, description="forget the stored positions at this start")
     json_mode: JsonMode = Field(
@@ -95,32 +98,32 @@ class Settings(SourceSettings):
     )
     key: list[MemberPath] = Field(
         ["tweets=user.id_str"],
-        description="member that groups an entity's events; else the _id",
+        description="member that groups an entity's events; the _id if none is given or the document has no such member",
     )
     followers: list[MemberPath] = Field(
         ["tweets=user.followers_count", "users=followers_count"],
-        description="count whose digits make the priority; else it is 0",
+        description="count whose digits make the priority; without one, the priority is 0",
     )
-    include: list[MemberPath] = Field([], description="keep this member, not all of them")
-    exclude: list[MemberPath] = Field([], description="leave this member out")
-    rename: list[Annotated[str, Metavar("COLLECTION=PATH:NAME")]] = Field([], description="call this member NAME")
+    include: list[MemberPath] = Field([], description="keep only this member and other included ones")
+    exclude: list[MemberPath] = Field([], description="leave this member out, wherever it might be")
+    rename: list[Annotated[str, Metavar("COLLECTION=PATH:NAME")]] = Field([], description="rename this member to NAME")
     pipeline: list[Annotated[str, Metavar("COLLECTION=FILE")]] = Field(
-        [], description="aggregation stages for its changes, a JSON array"
+        [], description="file with aggregation stages for the collection's changes, a JSON array"
     )
-    window: int = Field(10_000, ge=1, description="events on the way to the broker that are not yet confirmed")
+    window: int = Field(10_000, ge=1, description="events sent to the broker and not yet confirmed, at most")
     window_bytes: Bytes = Field("32MiB", validate_default=True, ge=1, description="bytes of their messages, at most")
-    batch_size: int = Field(1000, ge=1, le=100_000, description="changes that MongoDB sends at once, at most")
-    ahead: int = Field(4000, ge=1, description="changes that are fetched ahead of their publishing, at most")
+    batch_size: int = Field(1000, ge=1, le=100_000, description="changes in one reply of MongoDB, at most")
+    ahead: int = Field(4000, ge=1, description="changes fetched and not yet published, at most")
     ahead_bytes: Bytes = Field(
-        "32MiB", validate_default=True, description="bytes of changes that are fetched ahead, at most"
+        "32MiB", validate_default=True, description="bytes of changes fetched and not yet published, at most"
     )
-    chunk_size: int = Field(4000, ge=1, le=100_000, description="documents that a snapshot reads at once, at most")
-    readers: int = Field(2, ge=1, le=32, description="chunks that a snapshot reads side by side")
+    chunk_size: int = Field(4000, ge=1, le=100_000, description="documents in one chunk of a snapshot, at most")
+    readers: int = Field(2, ge=1, le=32, description="chunks that a snapshot reads in parallel")
     event_bytes_max: Bytes = Field(
         "1MiB",
         validate_default=True,
         ge=4096,
-        description="longest line that the broker takes; what is longer goes without its documents",
+        description="longest line that the broker accepts; a longer event is published without its documents",
     )
     heartbeat: Seconds = Field(
         "5s", validate_default=True, gt=0, description="how often a quiet collection's position is stored"
@@ -130,21 +133,29 @@ class Settings(SourceSettings):
     @field_validator("key", "followers")
     @classmethod
     def _are_pairs(cls, pairs: list[str]) -> list[str]:
-        _dict(pairs)
+        by_collection(map(split_pair, pairs))
         return pairs
 
     @field_validator("include", "exclude")
     @classmethod
     def _name_paths(cls, pairs: list[str]) -> list[str]:
         for pair in pairs:
-            _split(pair)
+            split_pair(pair)
+        return pairs
+
+    @field_validator("exclude")
+    @classmethod
+    def _keep_the_id(cls, pairs: list[str]) -> list[str]:
+        for pair in pairs:
+            if split_pair(pair)[1].split(".")[0] == "_id":
+                raise ValueError(f"{pair!r}: the _id is the event's id, so it cannot be left out")
         return pairs
 
     @field_validator("rename")
     @classmethod
     def _name_names(cls, pairs: list[str]) -> list[str]:
         for pair in pairs:
-            path, colon, name = _split(pair)[1].partition(":")
+            path, colon, name = split_pair(pair)[1].partition(":")
             if not (path and colon and name) or "." in name:
                 raise ValueError(f"{pair!r} is not COLLECTION=PATH:NAME")
         return pairs
@@ -152,7 +163,7 @@ class Settings(SourceSettings):
     @field_validator("pipeline")
     @classmethod
     def _are_stages(cls, pairs: list[str]) -> list[str]:
-        for file in _dict(pairs).values():
+        for file in by_collection(map(split_pair, pairs)).values():
             _stages(Path(file))
         return pairs
 
@@ -163,62 +174,55 @@ class Settings(SourceSettings):
             _time(text or "")
         return text
 
+    @model_validator(mode="after")
+    def _fit_the_map(self) -> Self:
+        for flag in ("include", "exclude", "rename"):
+            for pair in getattr(self, flag):
+                if split_pair(pair)[0] not in self.topics():
+                    raise ValueError(f"--{flag} {pair}: --map has no collection {split_pair(pair)[0]}")
+        for collection in self.topics():
+            fields, key = self.fields_of(collection), self.key_of(collection)
+            if key and "key" in self.model_fields_set and not fields.keeps(key):
+                raise ValueError(
+                    f"--key {collection}={key} is left out by --include or --exclude, and each event has its key; "
+                    "keep that member, or choose another key"
+                )
+        return self
+
     def key_of(self, collection: str) -> str | None:
-        """The dotted path to a collection's key, if it has one."""
-        return _dict(self.key).get(collection)
+        """Return the dotted path to a collection's key, None if it has none."""
+        return by_collection(map(split_pair, self.key)).get(collection)
 
     def followers_of(self, collection: str) -> str | None:
-        """The dotted path to the count that makes a collection's priorities, if it has one."""
-        return _dict(self.followers).get(collection)
+        """Return the dotted path to the count that gives a collection's priorities, None if it has none."""
+        return by_collection(map(split_pair, self.followers)).get(collection)
 
     def fields_of(self, collection: str) -> Fields:
-        """What a collection's documents keep."""
-        rename = [pair.rpartition(":") for pair in _values(self.rename, collection)]
+        """Return the members that a collection's documents keep."""
+        rename = [pair.rpartition(":") for pair in values_of(self.rename, collection)]
         return Fields(
-            _values(self.include, collection),
-            _values(self.exclude, collection),
+            values_of(self.include, collection),
+            values_of(self.exclude, collection),
             {path: name for path, _, name in rename},
         )
 
     def pipeline_of(self, collection: str) -> list[dict[str, Any]]:
-        """The user's stages for a collection's changes."""
-        file = _dict(self.pipeline).get(collection)
+        """Return the user's stages for a collection's changes."""
+        file = by_collection(map(split_pair, self.pipeline)).get(collection)
         return [] if file is None else _stages(Path(file))
 
     def stage(self, *, has_pre_images: bool) -> dict[str, Any]:
-        """The members of `$changeStream` besides the position."""
+        """Return the members of the stage `$changeStream`, except the position."""
         stage = {"fullDocument": _IMAGES[self.full_document]}
         if has_pre_images or self.before == "required":
             stage["fullDocumentBeforeChange"] = _IMAGES[self.before]
         return {name: value for name, value in stage.items() if value is not None}
 
     def start_time(self) -> Timestamp | Literal["oldest"] | None:
-        """Where a topic without a position begins."""
+        """Return the time at which a topic without a position begins, None for now."""
         if self.start_at is None or self.start_at == "oldest":
             return None if self.start_at is None else "oldest"
         return Timestamp(int(_time(self.start_at).timestamp()), 0)
-
-
-def _producer(database: str, collection: str) -> str:
-    return f"cdc.{database}.{collection}"
-
-
-def _split(pair: str) -> tuple[str, str]:
-    left, _, right = pair.partition("=")
-    if not (left and right):
-        raise ValueError(f"{pair!r} is not COLLECTION=VALUE")
-    return left, right
-
-
-def _dict(pairs: list[str]) -> dict[str, str]:
-    found = dict(_split(pair) for pair in pairs)
-    if len(found) < len(pairs):
-        raise ValueError("a collection is named twice")
-    return found
-
-
-def _values(pairs: list[str], collection: str) -> list[str]:
-    return [value for name, value in map(_split, pairs) if name == collection]
 
 
 def _stages(file: Path) -> list[dict[str, Any]]:
@@ -227,7 +231,7 @@ def _stages(file: Path) -> list[dict[str, Any]]:
     except OSError as error:
         raise ValueError(f"cannot read {file}: {error.strerror}") from error
     except ValueError as error:
-        raise ValueError(f"{file} is no JSON: {error}") from error
+        raise ValueError(f"{file} is not JSON: {error}") from error
     if not isinstance(stages, list) or not all(isinstance(stage, dict) and len(stage) == 1 for stage in stages):
         raise ValueError("a pipeline is a JSON array of stages, each an object with one member")
     return stages
@@ -237,5 +241,5 @@ def _time(text: str) -> datetime:
     try:
         time = datetime.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"{text!r} is no time; write it like 2026-11-27T20:00:00Z, or oldest") from None
+        raise ValueError(f"{text!r} is not a time; write it like 2026-11-27T20:00:00Z, or oldest") from None
     return time if time.tzinfo else time.replace(tzinfo=UTC)

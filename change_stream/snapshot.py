@@ -1,13 +1,17 @@
-"""Copies the documents that are there, and joins them to the changes without loss or double.
+"""Copy the existing documents, and combine them with the changes without loss or duplicates.
 
-The collection is copied in rounds, in the order of `_id`. A round reads the next chunks as they were at one cluster time T;
-then the changes up to T of the documents copied before are published; then the chunks. So at each moment there is one
-position and one `_id`: every change up to the position is in the topic for the documents up to the `_id`, and the documents
-behind it have not been touched. Both are in the record that each event carries, which makes a killed copy go on with the
-next document. A change to a document that is not copied yet is never published: the chunk will have it. Since the position
-moves on with each round, a copy may take longer than the oplog reaches back.
+The collection is copied in rounds, in the order of `_id`. A round has three steps:
 
-`_id`s are compared by MongoDB, which orders all BSON types and knows the collection's collation; Python does neither.
+1. Read the next chunks as they were at one cluster time T.
+2. Publish the changes up to T of the documents that were copied before.
+3. Publish the chunks.
+
+So the progress is one position and one `_id`. For documents up to the `_id`, the topic has every change up to the position; it
+has nothing of later documents. Each event's record contains both, so an interrupted copy continues with the next document. A
+change to a document that is not copied yet is never published, because its chunk will contain it. The position advances with
+each round, so the copy may take longer than the time that the oplog covers.
+
+MongoDB compares the `_id`s, because it orders all BSON types and knows the collection's collation. Python does neither.
 """
 
 from collections.abc import Callable
@@ -21,21 +25,21 @@ from msgspec import Struct
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import PyMongoError
 
-from broker.errors import StartError
-from change_stream.backoff import Outage
 from change_stream.errors import WatchInterrupted, translate
 from change_stream.extended_json import RAW_CODEC
-from change_stream.outlet import Outlet
-from change_stream.resume import Position, Stamp, copied_identity, copied_through, token_time
-from change_stream.watch import Watch, closed, follow
+from change_stream.outage import Outage
+from change_stream.outlet import ChangeOutlet
+from change_stream.resume import Stamp, StreamPosition, copied_identity, copied_through, token_time
+from change_stream.watch import CollectionWatch, closed, follow
+from tweetwire.protocol.errors import StartError
 
-__all__ = ["Chunk", "Copier", "Snapshot", "send_through"]
+__all__ = ["Chunk", "CollectionSnapshot", "Copier", "send_through"]
 
 _CHUNK_BYTES = 16 << 20
 
 
 class Chunk(Struct):
-    """Documents behind each other as they were at `time`; `is_last` where no more follow them."""
+    """Consecutive documents as they were at `time`; `is_last` if no documents follow them."""
 
     documents: list[RawBSONDocument]
     time: Timestamp
@@ -54,9 +58,9 @@ class Copier:
         self._readers = readers
 
     async def read(self, copied: bytes) -> list[Chunk]:
-        """Read the next chunks behind `copied` (BSON of an `_id`, or nothing), all as of one time.
+        """Read the chunks after `copied` (BSON of an `_id`, or b"" for the beginning), all at one cluster time.
 
-        Raises as `Watch.open` does.
+        Raises the errors of `CollectionWatch.open`.
         """
         bounds, time, is_last = await self._bounds(copied)
         documents: list[list[RawBSONDocument]] = [[] for _ in bounds]
@@ -76,7 +80,10 @@ class Copier:
         return [Chunk(found, time, is_last and n == len(bounds) - 1) for n, found in enumerate(documents)]
 
     async def chunk_size(self) -> int:
-        """Return how many documents a chunk has: fewer where they are large. Raises as `Watch.open` does."""
+        """Return the number of documents in a chunk, which is lower for large documents.
+
+        Raises the errors of `CollectionWatch.open`.
+        """
         try:
             stats = await self._database.command("collStats", self._collection)
         except PyMongoError:
@@ -84,7 +91,7 @@ class Copier:
         return max(1, min(self._chunk_size, _CHUNK_BYTES // max(1, int(stats.get("avgObjSize", 1)))))
 
     async def _bounds(self, copied: bytes) -> tuple[list[dict[str, Any]], Timestamp, bool]:
-        """Return the filters of the next ranges, their common time, and whether the last of them is open."""
+        """Return the filters of the next ranges, their common time, and whether the last range has no upper bound."""
         size = await self.chunk_size()
         filters: list[dict[str, Any]] = []
         low = copied
@@ -105,11 +112,11 @@ class Copier:
         return found
 
     async def _find(self, members: dict[str, Any], time: Timestamp | None) -> tuple[list[RawBSONDocument], Timestamp]:
-        """Find in the order of `_id`, as of `time` or of a time that MongoDB chooses and that is returned."""
+        """Find documents in the order of `_id` at `time`, or at a time that MongoDB chooses. Return that time too."""
         at = {} if time is None else {"atClusterTime": time}
         command = {
             "find": self._collection,
-            # Both, since shards are merged by the order that is asked for, and one server's index has it already.
+            # The sort makes a router merge the shards in order; the hint gives that order on one server without sorting.
             "hint": {"_id": 1},
             "sort": {"_id": 1},
             "batchSize": self._chunk_size,
@@ -118,8 +125,8 @@ class Copier:
         }
         async with self._database.client.start_session(causal_consistency=False) as session:
             try:
-                # Where the collection does not exist, MongoDB tells no time of the read; an earlier one is as good, since
-                # nothing is copied and every change from then on comes through the stream.
+                # If the collection does not exist, MongoDB reports no time of the read. An earlier time is as good: nothing
+                # is copied, and every change from then on arrives through the stream.
                 before = time or (await self._database.command("ping", session=session))["operationTime"]
                 reply = await self._database.command(command, codec_options=RAW_CODEC, session=session)
                 cursor = reply["cursor"]
@@ -135,17 +142,17 @@ class Copier:
         return documents, time
 
 
-class Snapshot:
+class CollectionSnapshot:
     """Copies one collection into an outlet.
 
-    `watch_through` makes a watch of the changes to documents up to an `_id`; `stamp_behind` the stamp for the last `_id`
-    copied.
+    `watch_through` opens a stream of the changes to documents up to an `_id`. `stamp_behind` returns the stamp for the state
+    after a copied `_id`.
     """
 
     def __init__(
         self,
         copier: Copier,
-        watch_through: Callable[[bytes], Watch],
+        watch_through: Callable[[bytes], CollectionWatch],
         stamp_behind: Callable[[bytes], Stamp],
         outage: Outage,
     ) -> None:
@@ -154,8 +161,8 @@ class Snapshot:
         self._stamp_behind = stamp_behind
         self._outage = outage
 
-    async def run(self, outlet: Outlet) -> None:
-        """Copy what lies behind `outlet.copied`; then its position is where the changes go on, and `copied` is None.
+    async def run(self, outlet: ChangeOutlet) -> None:
+        """Copy the documents after `outlet.copied`. At the end that is None, and changes continue at `outlet.position`.
 
         Raises HistoryLost.
         """
@@ -167,7 +174,7 @@ class Snapshot:
                 watch = self._watch_through(copied)
                 await send_through(outlet, watch, self._stamp_behind(copied), time=time, outage=self._outage)
             for chunk in chunks:
-                outlet.position = Position(time)
+                outlet.position = StreamPosition(time)
                 await outlet.send_documents(chunk.documents, outlet.position, self._stamp_behind)
                 if chunk.documents:
                     outlet.copied = copied = copied_through(chunk.documents[-1])
@@ -183,16 +190,18 @@ class Snapshot:
                 await self._outage.pause(interruption)
 
 
-async def send_through(outlet: Outlet, watch: Watch, stamp: Stamp, *, time: Timestamp, outage: Outage) -> None:
-    """Publish the changes behind the outlet's position up to and with cluster time `time`. Raises HistoryLost."""
+async def send_through(
+    outlet: ChangeOutlet, watch: CollectionWatch, stamp: Stamp, *, time: Timestamp, outage: Outage
+) -> None:
+    """Publish the changes from the outlet's position up to and including cluster time `time`. Raises HistoryLost."""
     try:
         async with aclosing(follow(watch, outlet.position, outage)) as batches:
             async for batch in batches:
                 wanted = [change for change in batch.changes if token_time(change["_id"]) <= time]
                 await outlet.send_changes(wanted, stamp)
                 is_past = len(wanted) < len(batch.changes)
-                outlet.position = Position(time) if is_past else batch.position
-                # A batch may end within a transaction, whose changes share their time: only an empty one ends at `time`.
+                outlet.position = StreamPosition(time) if is_past else batch.position
+                # A batch may end inside a transaction, whose changes have the same time. So only an empty batch proves the end.
                 if is_past or outlet.position.time > time or (outlet.position.time == time and not batch.changes):
                     return
     finally:
@@ -200,7 +209,7 @@ async def send_through(outlet: Outlet, watch: Watch, stamp: Stamp, *, time: Time
 
 
 def _between(low: bytes, high: bytes) -> dict[str, Any]:
-    """The filter for what lies behind `low` and up to `high`; `$expr` compares across types, `$gt` alone does not."""
+    """Return the filter for `_id`s above `low` and up to `high`; `$expr` compares across types, `$gt` alone does not."""
     bounds = []
     if low:
         bounds.append({"$gt": ["$_id", {"$literal": copied_identity(low)}]})

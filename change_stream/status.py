@@ -1,4 +1,4 @@
-"""`python -m change_stream status`: where each topic stands, asked of the broker and of MongoDB."""
+"""``python -m change_stream status`` prints the position of each topic in MongoDB's history."""
 
 from typing import Literal
 
@@ -10,29 +10,29 @@ from pydantic import Field
 from rich.console import Console
 from rich.table import Table
 
-from broker import Client, ProducerPosition, Refusal
-from broker.errors import StartError
-from broker.program import settings_config
 from change_stream.cluster import Cluster
 from change_stream.errors import WatchInterrupted
 from change_stream.resume import ResumeRecord
 from change_stream.settings import SourceSettings
+from tweetwire import Client, ProducerPosition, Refusal
+from tweetwire.protocol.errors import StartError
+from tweetwire.runtime.program import settings_config
 
-__all__ = ["Standing", "StatusSettings", "report"]
+__all__ = ["StatusSettings", "StreamStanding", "report"]
 
-State = Literal["streaming", "copying", "not begun", "another cluster", "unreadable"]
+State = Literal["streaming", "copying", "history lost", "not begun", "another cluster", "unreadable"]
 
 
 class StatusSettings(SourceSettings):
-    """Tells where each topic stands in MongoDB's history."""
+    """Prints the position of each topic in MongoDB's history."""
 
     model_config = settings_config("python -m change_stream status")
 
     report: Literal["text", "json"] = Field("text", description="a table, or JSON")
 
 
-class Standing(Struct):
-    """One collection's topic: its last sequence, the UTC time of its position, and the seconds it is behind MongoDB."""
+class StreamStanding(Struct):
+    """One collection's topic: its last sequence, the UTC time of its position, and how many seconds it lags behind MongoDB."""
 
     collection: str
     topic: str
@@ -43,9 +43,13 @@ class Standing(Struct):
 
 
 async def report(settings: StatusSettings, stop: anyio.Event) -> int:
-    """Print the standings. Returns 1 where a topic belongs to another cluster or its record cannot be read.
+    """Print the standings.
 
-    Raises StartError where the broker refuses.
+    Returns:
+        The exit status: 1 if a topic belongs to another cluster or its record cannot be read, else 0.
+
+    Raises:
+        StartError: MongoDB does not answer, or the broker refuses a topic.
     """
     cluster, login = Cluster.at(settings.mongo_url), settings.login()
     async with cluster.mongo, login.client("status", connect_timeout_s=settings.connect_timeout) as client:
@@ -67,21 +71,22 @@ async def report(settings: StatusSettings, stop: anyio.Event) -> int:
 
 def standing(
     collection: str, topic: str, last: ProducerPosition | None, cluster: str, now: Timestamp | None
-) -> Standing:
-    """Say where a topic stands whose producer is at `last`, `now` being the cluster's time."""
+) -> StreamStanding:
+    """Return the standing of a topic from its producer's last position. `now` is the cluster's time, None if unknown."""
     if last is None or not last.checkpoint:
-        return Standing(collection, topic, "not begun")
+        return StreamStanding(collection, topic, "not begun")
     try:
         record = ResumeRecord.parse(last.checkpoint)
     except ValueError:
-        return Standing(collection, topic, "unreadable", last.sequence)
+        return StreamStanding(collection, topic, "unreadable", last.sequence)
     if record.cluster != cluster:
-        return Standing(collection, topic, "another cluster", last.sequence)
+        return StreamStanding(collection, topic, "another cluster", last.sequence)
     time = record.position.time
-    return Standing(
+    state: State = "streaming" if record.copied is None else "copying"
+    return StreamStanding(
         collection,
         topic,
-        "streaming" if record.copied is None else "copying",
+        "history lost" if record.is_lost else state,
         last.sequence,
         f"{time.as_datetime():%Y-%m-%dT%H:%M:%SZ}",
         None if now is None else max(0, now.time - time.time),
@@ -104,7 +109,7 @@ async def _now(cluster: Cluster) -> Timestamp | None:
         return None
 
 
-def _table(standings: list[Standing]) -> Table:
+def _table(standings: list[StreamStanding]) -> Table:
     table = Table("collection", "topic", "state", "sequence", "position", "behind")
     for one in standings:
         behind = "" if one.behind_s is None else f"{one.behind_s} s"

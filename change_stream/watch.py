@@ -1,12 +1,12 @@
-"""One change stream, read batch by batch.
+"""Read one change stream batch by batch.
 
-The commands are sent as they are instead of through pymongo's `watch`: a batch stays one piece of BSON whose changes are
-decoded once, where they are converted, which doubles what one core reads. `watch` hands out its changes one await at a
-time. The cursor lives on the server that opened it; a `getMore` that meets another primary fails and is begun anew from
-the position behind the last batch, so nothing is lost or read twice.
+The commands are sent directly, not through pymongo's `watch`, which needs an await for each change. A batch stays one piece of
+BSON until the converter decodes it. That doubles the rate of one core.
 
-A batch ends where `postBatchResumeToken` says, also one without changes: this is how a quiet collection's position moves
-on.
+The cursor lives on the server that opened it. A `getMore` that reaches another primary fails, and the stream is opened again
+at the position after the last batch, so no change is lost or read twice.
+
+A batch ends at its `postBatchResumeToken`, even if it has no changes: this is how the position of a quiet collection moves.
 """
 
 from collections.abc import AsyncGenerator
@@ -20,13 +20,13 @@ from pymongo.asynchronous.client_session import AsyncClientSession
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import PyMongoError
 
-from change_stream.backoff import Outage
 from change_stream.convert import STRIPPED
 from change_stream.errors import OversizeChange, WatchInterrupted, translate
 from change_stream.extended_json import RAW_CODEC
-from change_stream.resume import Position
+from change_stream.outage import Outage
+from change_stream.resume import StreamPosition
 
-__all__ = ["Batch", "Watch", "closed", "follow", "opened"]
+__all__ = ["ChangeBatch", "CollectionWatch", "closed", "follow", "opened"]
 
 _STRIP: list[dict[str, Any]] = [
     {"$unset": ["fullDocument", "fullDocumentBeforeChange", "updateDescription"]},
@@ -34,20 +34,26 @@ _STRIP: list[dict[str, Any]] = [
 ]
 
 
-class Batch(Struct):
-    """Changes as MongoDB sent them, and the position behind them."""
+class ChangeBatch(Struct):
+    """Changes as MongoDB sent them, and the position after them."""
 
     changes: list[RawBSONDocument]
-    position: Position
+    position: StreamPosition
     size: int
     """Bytes of the whole batch."""
 
 
-class Watch:
+class CollectionWatch:
     """A change stream on one collection.
 
-    `stage` holds the members of `$changeStream` besides the position, `pipeline` the stages behind it, `options` more of the
-    aggregation. A batch has at most `batch_size` changes; an empty one comes after `await_ms` milliseconds without a change.
+    Args:
+        database: the database of the collection.
+        collection: the collection's name.
+        stage: the members of `$changeStream` besides the position.
+        pipeline: the stages after `$changeStream`.
+        batch_size: the most changes in a batch.
+        await_ms: milliseconds without a change after which an empty batch is returned.
+        options: further members of the aggregate command.
     """
 
     def __init__(
@@ -73,18 +79,21 @@ class Watch:
 
     @property
     def is_open(self) -> bool:
-        """Whether the server still has more to give: an invalidate event ends a stream."""
+        """Whether the server has the stream open; an invalidate event ends it."""
         return self.cursor_id != 0
 
-    async def open(self, position: Position | None) -> Batch:
-        """Begin behind `position`, or now; returns an empty batch.
+    async def open(self, position: StreamPosition | None) -> ChangeBatch:
+        """Open the stream after `position`, or at the current time for None. Return an empty batch.
 
-        Raises WatchInterrupted, HistoryLost or WatchRefused.
+        Raises:
+            WatchInterrupted: MongoDB is unreachable or refuses for now.
+            HistoryLost: the oplog does not contain the position.
+            WatchRefused: MongoDB will never accept the stream.
         """
         return await self._open(position, self._pipeline)
 
-    async def more(self, batch_size: int | None = None) -> Batch:
-        """Wait for the next batch. Raises as `open` does, and OversizeChange."""
+    async def more(self, batch_size: int | None = None) -> ChangeBatch:
+        """Wait for the next batch. Raises the errors of `open`, and OversizeChange."""
         command = {
             "getMore": self.cursor_id,
             "collection": self._collection,
@@ -93,8 +102,8 @@ class Watch:
         }
         return await self._run("nextBatch", command, None)
 
-    async def stripped(self, position: Position) -> Batch:
-        """Return the first change behind `position` without its documents, and close the stream."""
+    async def stripped(self, position: StreamPosition) -> ChangeBatch:
+        """Return the first change after `position` without its documents, and close the stream."""
         batch = await self._open(position, [*self._pipeline, *_STRIP])
         while not batch.changes:
             batch = await self.more(1)
@@ -102,7 +111,7 @@ class Watch:
         return batch
 
     async def close(self) -> None:
-        """Give the cursor back, as far as the server can be reached."""
+        """Close the cursor on the server, if the server can be reached."""
         session, self._session = self._session, None
         if session is None:
             return
@@ -113,20 +122,20 @@ class Watch:
         self.cursor_id = 0
         await session.end_session()
 
-    async def _open(self, position: Position | None, pipeline: list[dict[str, Any]]) -> Batch:
+    async def _open(self, position: StreamPosition | None, pipeline: list[dict[str, Any]]) -> ChangeBatch:
         await self.close()
         self._session = self._database.client.start_session()
         start = position.start_options() if position is not None else {}
         command = {
             "aggregate": self._collection,
             "pipeline": [{"$changeStream": {**self._stage, **start}}, *pipeline],
-            # The first reply has no time limit of its own, and would wait for a first change where the pipeline filters.
+            # The first reply has no time limit: with a filter in the pipeline it would wait for the first matching change.
             "cursor": {"batchSize": 0},
             **self._options,
         }
         return await self._run("firstBatch", command, position)
 
-    async def _run(self, batch: str, command: dict[str, Any], start: Position | None) -> Batch:
+    async def _run(self, batch: str, command: dict[str, Any], start: StreamPosition | None) -> ChangeBatch:
         try:
             reply = await self._database.command(command, codec_options=RAW_CODEC, session=self._session)
         except PyMongoError as error:
@@ -134,18 +143,20 @@ class Watch:
         cursor = reply["cursor"]
         self.cursor_id = int(cursor["id"])
         token = cursor.get("postBatchResumeToken")
-        position = Position.behind(dict(token)) if token is not None else start or Position(reply["operationTime"])
-        return Batch(cursor[batch], position, len(cursor.raw))
+        position = (
+            StreamPosition.behind(dict(token)) if token is not None else start or StreamPosition(reply["operationTime"])
+        )
+        return ChangeBatch(cursor[batch], position, len(cursor.raw))
 
 
-async def closed(watch: Watch) -> None:
-    """Close a stream in a short time, also when cancelled."""
+async def closed(watch: CollectionWatch) -> None:
+    """Close a stream within a second, even when cancelled."""
     with anyio.CancelScope(shield=True), anyio.move_on_after(1):
         await watch.close()
 
 
-async def opened(watch: Watch, position: Position | None, outage: Outage) -> Batch:
-    """Open a stream, however long MongoDB is away. Raises HistoryLost and WatchRefused."""
+async def opened(watch: CollectionWatch, position: StreamPosition | None, outage: Outage) -> ChangeBatch:
+    """Open a stream, retrying while MongoDB is unreachable. Raises HistoryLost and WatchRefused."""
     while True:
         try:
             return await watch.open(position)
@@ -153,8 +164,8 @@ async def opened(watch: Watch, position: Position | None, outage: Outage) -> Bat
             await outage.pause(interruption)
 
 
-async def follow(watch: Watch, position: Position, outage: Outage) -> AsyncGenerator[Batch, None]:
-    """Give the batches behind `position` for ever; a stream that is interrupted or ends is opened anew.
+async def follow(watch: CollectionWatch, position: StreamPosition, outage: Outage) -> AsyncGenerator[ChangeBatch, None]:
+    """Yield the batches after `position` forever; a stream that is interrupted or ends is opened again.
 
     Raises HistoryLost and WatchRefused.
     """
@@ -169,7 +180,7 @@ async def follow(watch: Watch, position: Position, outage: Outage) -> AsyncGener
             if not watch.is_open:
                 await watch.open(position)
             batch = await watch.more()
-            # Not when it opens: a stream that opens and breaks at once must slow down too.
+            # End the outage only here, not after opening: there must also be a pause if a stream opens and then fails at once.
             outage.end()
             position = batch.position
             yield batch
@@ -180,10 +191,10 @@ async def follow(watch: Watch, position: Position, outage: Outage) -> AsyncGener
             await outage.pause(interruption)
 
 
-async def _past_oversize(watch: Watch, position: Position) -> AsyncGenerator[Batch, None]:
-    """Give changes one by one up to one that is too large, and that one without its documents.
+async def _past_oversize(watch: CollectionWatch, position: StreamPosition) -> AsyncGenerator[ChangeBatch, None]:
+    """Yield changes one by one, up to and including the first oversize change, whose documents are removed.
 
-    A batch fails as a whole, so what lies before the large change in it is found by reading singly.
+    A batch fails as a whole, so the changes before the large one can only be read one at a time.
     """
     await watch.open(position)
     for _ in range(watch.batch_size):

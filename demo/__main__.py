@@ -1,10 +1,10 @@
-"""``python -m demo``."""
+"""The command ``python -m demo``."""
 
 import sys
 
-from broker.program import run
 from demo.run import serve
 from demo.settings import DemoSettings
+from tweetwire.runtime.program import run
 
 if __name__ == "__main__":
-    sys.exit(run(DemoSettings, serve))
+    sys.exit(run(DemoSettings, serve, is_service=False))

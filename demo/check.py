@@ -1,7 +1,7 @@
-"""The closing check: whether everything that MongoDB holds went through the whole stack, each once.
+"""The closing check: whether each document in MongoDB went through the whole stack exactly once.
 
-Pure functions over what was gathered, so that the same rows serve to wait until the stack has caught up, to print the
-table at the end, and to decide the exit status.
+It consists of pure functions of the evidence. Their rows serve three purposes: to wait until the stack has caught up, to
+print the table at the end, and to decide the exit status.
 """
 
 from collections import Counter
@@ -9,16 +9,16 @@ from collections.abc import Collection, Iterable, Sequence
 
 from msgspec import Struct
 
-from demo.evidence import Account, Evidence, Window
+from demo.evidence import CountedWindow, Evidence, SubscriberAccount
 from demo.programs import Death
 
-__all__ = ["Row", "check", "is_right"]
+__all__ = ["CheckRow", "check", "is_right"]
 
 
-class Row(Struct, frozen=True, kw_only=True):
-    """One line of the table: what was looked at, the figure it should have, the one it has, and what is wrong.
+class CheckRow(Struct, frozen=True, kw_only=True):
+    """One row of the table: the property, the expected figure, the actual figure, and the faults.
 
-    `to_come` counts what may still arrive by itself, so that waiting makes sense.
+    `to_come` is the number of items that may still arrive; while it is not 0, it makes sense to wait.
     """
 
     what: str
@@ -32,8 +32,8 @@ class Row(Struct, frozen=True, kw_only=True):
         return not self.faults and self.wanted == self.found
 
 
-def check(evidence: Evidence) -> list[Row]:
-    """Judge every part of the evidence. Each row stands for itself; all have to be right."""
+def check(evidence: Evidence) -> list[CheckRow]:
+    """Check every part of the evidence. Each row is independent; the run is right if all rows are."""
     return [
         *(_stored_row(topic, stored, evidence.brought[topic]) for topic, stored in evidence.stored.items()),
         _state_row(evidence.stored["users"], evidence.seen),
@@ -44,14 +44,14 @@ def check(evidence: Evidence) -> list[Row]:
     ]
 
 
-def is_right(rows: Iterable[Row]) -> bool:
+def is_right(rows: Iterable[CheckRow]) -> bool:
     """Whether all rows are right."""
     return all(row.is_right for row in rows)
 
 
-def _stored_row(topic: str, stored: Collection[str], brought: Counter[str]) -> Row:
+def _stored_row(topic: str, stored: Collection[str], brought: Counter[str]) -> CheckRow:
     missing = sum(1 for document in stored if not brought[document])
-    return Row(
+    return CheckRow(
         what=f"{topic} in MongoDB that are in the topic once",
         wanted=len(stored),
         found=sum(1 for document in stored if brought[document] == 1),
@@ -64,9 +64,9 @@ def _stored_row(topic: str, stored: Collection[str], brought: Counter[str]) -> R
     )
 
 
-def _state_row(stored: dict[str, int | None], seen: dict[str, int | None]) -> Row:
+def _state_row(stored: dict[str, int | None], seen: dict[str, int | None]) -> CheckRow:
     found = sum(1 for user, tweets in stored.items() if seen.get(user) == tweets)
-    return Row(
+    return CheckRow(
         what="users whose last event is their state in MongoDB",
         wanted=len(stored),
         found=found,
@@ -74,9 +74,9 @@ def _state_row(stored: dict[str, int | None], seen: dict[str, int | None]) -> Ro
     )
 
 
-def _account_row(topic: str, account: Account) -> Row:
+def _account_row(topic: str, account: SubscriberAccount) -> CheckRow:
     found = account.acked if account.is_whole else account.owed - account.unsettled - account.dead
-    return Row(
+    return CheckRow(
         what=f"events of {topic} acked by the subscriber once",
         wanted=account.owed,
         found=found,
@@ -85,13 +85,13 @@ def _account_row(topic: str, account: Account) -> Row:
     )
 
 
-def _windows_row(topic: str, windows: Sequence[Window], counted: Counter[int]) -> Row:
+def _windows_row(topic: str, windows: Sequence[CountedWindow], counted: Counter[int]) -> CheckRow:
     times = Counter(window.start for window in windows)
-    # A window all of whose tweets came late is final before it has any, and rightly never comes.
+    # If all tweets of a window arrived late, the window was final while it was empty, so it correctly has no event.
     missing = [start for start in counted if not times[start]]
     is_late = sum(counted[start] for start in missing) <= sum(window.late for window in windows)
     wanted = len(counted) - (len(missing) if is_late else 0)
-    return Row(
+    return CheckRow(
         what=f"final windows of {topic}, each once",
         wanted=wanted,
         found=sum(1 for start in counted if times[start] == 1),
@@ -104,10 +104,10 @@ def _windows_row(topic: str, windows: Sequence[Window], counted: Counter[int]) -
     )
 
 
-def _sum_row(topic: str, windows: Sequence[Window], counted: Counter[int]) -> Row:
+def _sum_row(topic: str, windows: Sequence[CountedWindow], counted: Counter[int]) -> CheckRow:
     late = sum(window.late for window in windows)
     found = sum(window.tweets for window in windows) + late
-    return Row(
+    return CheckRow(
         what=f"tweets in the windows of {topic}" + (f", {late} of them late" if late else ""),
         wanted=counted.total(),
         found=found,
@@ -116,10 +116,10 @@ def _sum_row(topic: str, windows: Sequence[Window], counted: Counter[int]) -> Ro
     )
 
 
-def _deaths_row(deaths: dict[str, list[Death]]) -> Row:
+def _deaths_row(deaths: dict[str, list[Death]]) -> CheckRow:
     every = [(name, death) for name, of_one in deaths.items() for death in of_one]
     faults = Counter((name, death.reason) for name, death in every if not death.is_explained).items()
-    return Row(
+    return CheckRow(
         what="restarts that have a cause outside the program",
         wanted=len(every),
         found=sum(1 for _, death in every if death.is_explained),

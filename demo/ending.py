@@ -1,19 +1,19 @@
-"""How the demo ends, and why in this order.
+"""The end of the demo, in four steps.
 
-1. The ingester and its simulator: nothing new comes in, and what came is written to MongoDB. From here on what MongoDB
-   holds is what every other part must have.
-2. Nobody, for as long as there is progress: the change stream publishes, the subscriber acks, Spark closes its windows,
-   until nothing is missing any more.
-3. The subscriber, which reports; Spark; the change stream: they need the broker, and nothing they do is wanted any more.
-   Only what happens up to here can be judged, so the check is made now, while broker and MongoDB can still be asked.
-4. The broker and MongoDB, which the supervisor ends as the last.
+1. The ingester and its simulator stop. No new tweets arrive, and those that have arrived are written to MongoDB. From here
+   on, MongoDB holds what every other part must have.
+2. The other programs run until nothing is missing, or until there is no more progress: the change stream publishes, the
+   subscriber acks, and Spark closes its windows.
+3. The subscriber (which reports), Spark and the change stream stop. Then the check is made, while the broker and MongoDB still
+   answer. It covers everything up to this point.
+4. The supervisor ends the broker and MongoDB last, because the others need them.
 """
 
 import time
 
 import anyio
 
-from demo.check import Row, check
+from demo.check import CheckRow, check
 from demo.observer import Observer
 from demo.supervisor import Supervisor
 from demo.view import View
@@ -25,8 +25,8 @@ _PAUSE_S = 0.5
 
 async def end_in_order(
     supervisor: Supervisor, observer: Observer, view: View, *, mongo_url: str, patience_s: float
-) -> list[Row]:
-    """End everything but broker and MongoDB, while the observer goes on looking; returns the closing check."""
+) -> list[CheckRow]:
+    """End all programs except the broker and MongoDB, while the observer continues. Return the closing check."""
     view.say("ending: the ingester writes what it has")
     await supervisor.stop("sse_ingest", "simulator")
     await observer.look_into_mongodb(mongo_url)
@@ -39,7 +39,7 @@ async def end_in_order(
 
 
 async def _settle(observer: Observer, view: View, patience_s: float) -> None:
-    """Wait while something is still to come, and some of it came within `patience_s`."""
+    """Wait until nothing is missing any longer, or until nothing has arrived for `patience_s` seconds."""
     missing: list[int] = []
     deadline = 0.0
     while rows := [row for row in check(observer.evidence()) if row.to_come]:

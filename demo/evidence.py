@@ -1,4 +1,4 @@
-"""What is known about a run when its closing check is made; gathered elsewhere, judged in `check`."""
+"""The evidence about a run at its closing check; collected elsewhere, judged in `check`."""
 
 from collections import Counter
 
@@ -6,11 +6,11 @@ from msgspec import Struct, field
 
 from demo.programs import Death
 
-__all__ = ["Account", "Change", "Evidence", "Window", "window_start"]
+__all__ = ["CountedWindow", "Evidence", "SubscriberAccount", "TopicChange", "window_start"]
 
 
-class Change(Struct, frozen=True):
-    """A change of MongoDB as its topic tells it: what happened to which document, `at` in ms since 1970."""
+class TopicChange(Struct, frozen=True):
+    """A change of MongoDB as its topic reports it: the operation, the document, and `at` in ms since 1970."""
 
     op: str
     id: str
@@ -18,14 +18,15 @@ class Change(Struct, frozen=True):
 
     @property
     def is_new(self) -> bool:
-        """Whether it brings a document into the topic for the first time."""
+        """Whether this change adds a document to the topic for the first time."""
         return self.op in ("insert", "snapshot")
 
 
-class Window(Struct, frozen=True):
-    """A final statistic: the window's start in ms since 1970, the tweets it counts, and how many came late.
+class CountedWindow(Struct, frozen=True):
+    """A final statistic: the window's start in ms since 1970, the tweets it counts, and the number of late tweets.
 
-    A late one came when its own window was final, after an outage; it is counted as late in the window then open.
+    A late tweet arrived after its own window was final, for example after an outage. The window that is open at that time
+    counts it as late.
     """
 
     start: int
@@ -33,12 +34,12 @@ class Window(Struct, frozen=True):
     late: int = 0
 
 
-class Account(Struct, frozen=True, kw_only=True):
-    """How a topic stands with the demo's subscriber.
+class SubscriberAccount(Struct, frozen=True, kw_only=True):
+    """The account of a topic for the demo's subscriber.
 
-    `owed` events were to be acked in this run; the subscriber's reports say `acked`, `lost` and `doubled`; the broker
-    says `unsettled`, and `dead` for what it gave up on. `is_whole` tells whether one process saw the whole run: one
-    that was killed takes its last second of reports with it, and then only the broker's word is whole.
+    `owed` is the number of events that it should ack in this run. The subscriber reports `acked`, `lost` and `doubled`. The
+    broker reports `unsettled`, and `dead` for dead letters. `is_whole` is True if one process saw the whole run. A killed
+    process loses its last second of reports; then only the broker's figures are complete.
     """
 
     owed: int
@@ -51,23 +52,25 @@ class Account(Struct, frozen=True, kw_only=True):
 
 
 class Evidence(Struct, kw_only=True):
-    """Everything the check looks at; mappings go by topic.
+    """All data for the check; mappings are by topic.
 
-    `stored` are the documents in MongoDB by id: for a user the number of tweets seen, which every change of a user
-    raises, for a tweet nothing. `brought` tells how often each id came into the topic as new, `seen` each user's number
-    by the last event. `counted` are the tweets by start of the window that they fall in, `windows` the final windows of
-    each statistic.
+    - `stored`: the documents in MongoDB by id. A user's value is the number of tweets seen, which every change of the user
+      increases; a tweet's value is None.
+    - `brought`: how often each id arrived in the topic as new.
+    - `seen`: each user's number of tweets by the last event.
+    - `counted`: the number of tweets by the start of their window.
+    - `windows`: the final windows of each statistic.
     """
 
     stored: dict[str, dict[str, int | None]] = field(default_factory=dict)
     brought: dict[str, Counter[str]] = field(default_factory=dict)
     seen: dict[str, int | None] = field(default_factory=dict)
     counted: Counter[int] = field(default_factory=Counter)
-    windows: dict[str, list[Window]] = field(default_factory=dict)
-    accounts: dict[str, Account] = field(default_factory=dict)
+    windows: dict[str, list[CountedWindow]] = field(default_factory=dict)
+    accounts: dict[str, SubscriberAccount] = field(default_factory=dict)
     deaths: dict[str, list[Death]] = field(default_factory=dict)
 
 
 def window_start(at_ms: int, window_ms: int) -> int:
-    """Return the start of the tumbling window that a time falls in, as Spark lays them: aligned to 1970."""
+    """Return the start of the tumbling window that contains a time; as in Spark, windows are aligned to 1970."""
     return at_ms - at_ms % window_ms

@@ -1,8 +1,8 @@
-"""Starts a program that the kernel ends when its parent dies, however that happened (Linux).
+"""Start a program that the kernel ends when its parent dies, whatever the cause (Linux).
 
 Run as ``python -I -S leash.py <parent pid> <program> <argument>…``; it becomes the program. The request to the kernel
-(PR_SET_PDEATHSIG) outlives exec but not fork, so it has to be made in the child; making it in a program of its own and
-not in `preexec_fn` keeps the parent’s threads out of it. Elsewhere than on Linux the program simply starts.
+(PR_SET_PDEATHSIG) survives exec but not fork, so it must be made in the child. A separate program makes it instead of
+`preexec_fn`, which is unsafe in a parent with threads. On other systems, the program starts without the request.
 """
 
 import ctypes
@@ -14,10 +14,10 @@ _PR_SET_PDEATHSIG = 1
 
 
 def main(parent: int, argv: list[str]) -> None:
-    """Become `argv`, tied to the life of `parent`."""
+    """Become `argv`, and end when the process `parent` ends."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() != parent:  # it died before the request was made, and no signal will come
+        if os.getppid() != parent:  # the parent died before the request was made, so no signal will arrive
             sys.exit(1)
     os.execv(argv[0], argv)  # noqa: S606 — no shell is wanted
 

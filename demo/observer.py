@@ -1,4 +1,4 @@
-"""Looks at the running stack from outside: topics, subscriptions, documents, reports. What it saw becomes evidence."""
+"""Watch the running stack from outside (topics, subscriptions, documents, reports), and collect evidence."""
 
 import time
 from collections import deque
@@ -10,15 +10,15 @@ from msgspec import Struct
 from pymongo import AsyncMongoClient
 from pymongo.errors import PyMongoError
 
-from broker import Client
-from broker.errors import StartError
-from broker.mongodb import reason_of
-from demo.evidence import Account, Evidence
+from demo.evidence import Evidence, SubscriberAccount
 from demo.settings import DemoSettings
 from demo.stack import SUBSCRIPTION, TOPICS
 from demo.subscriber_log import SubscriberLog
 from demo.supervisor import Supervisor
 from demo.tally import CHANGES, Tally
+from tweetwire import Client
+from tweetwire.protocol.errors import StartError
+from tweetwire.runtime.mongodb import reason_of
 
 __all__ = ["Observer", "Rate"]
 
@@ -26,17 +26,17 @@ __all__ = ["Observer", "Rate"]
 _LOOK_EVERY_S = 1.0
 _LOOK_WITHIN_S = 5.0
 _RATE_LOOKS = 6
-"""Looks that a rate is taken over: the ingester writes by the batch, and single seconds would jump."""
+"""A rate is computed over this number of looks: the ingester writes batches, so the rates of single seconds would jump."""
 
 
 class Rate:
-    """How fast a topic grows, over the last few looks."""
+    """The rate of a topic's events over the last looks."""
 
     def __init__(self) -> None:
         self._looks: deque[tuple[float, int]] = deque(maxlen=_RATE_LOOKS)
 
     def note(self, at_s: float, next_offset: int) -> None:
-        """Note the next offset at a time."""
+        """Record the topic's next offset at a time."""
         self._looks.append((at_s, next_offset))
 
     @property
@@ -49,8 +49,8 @@ class Rate:
         return (last - first) / (last_at - first_at) if last_at > first_at else 0.0
 
 
-class Standing(Struct, frozen=True):
-    """How the demo's subscription of a topic stands: the topic's next offset, what is pending or in flight, what is dead."""
+class SubscriptionStanding(Struct, frozen=True):
+    """The state of the demo's subscription: the topic's next offset, events pending or in flight, and dead letters."""
 
     next: int
     unsettled: int
@@ -58,7 +58,7 @@ class Standing(Struct, frozen=True):
 
 
 class Observer:
-    """One run as seen from outside. `opening` is the broker's ``stats`` from before the subscriber started."""
+    """One run, seen from outside. `opening` is the broker's ``stats`` before the subscriber started."""
 
     def __init__(
         self, settings: DemoSettings, supervisor: Supervisor, client: Client, opening: Mapping[str, Any]
@@ -76,7 +76,7 @@ class Observer:
         self._has_looked = anyio.Event()
 
     async def run(self, show: Callable[["Observer"], None]) -> None:
-        """Look and show for ever; while the broker is away, what was seen before stays."""
+        """Read and show the figures until cancelled. While the broker is unreachable, the last figures stay."""
         while True:
             with anyio.move_on_after(_LOOK_WITHIN_S):
                 await self._look()
@@ -86,12 +86,12 @@ class Observer:
             await anyio.sleep(_LOOK_EVERY_S)
 
     async def look_again(self) -> None:
-        """Wait until everything has been looked at once from now on."""
+        """Wait until the figures have been read once from beginning to end after this call."""
         await self._has_looked.wait()
         await self._has_looked.wait()
 
     async def look_into_mongodb(self, url: str) -> None:
-        """Read what of all documents should be in a topic. Raises StartError where MongoDB does not answer."""
+        """Read the documents that the topics should have. Raises StartError if MongoDB does not answer."""
         try:
             async with AsyncMongoClient[dict[str, Any]](url) as mongo:
                 for topic in CHANGES:
@@ -104,15 +104,15 @@ class Observer:
 
     @property
     def has_new_statistics(self) -> bool:
-        """Whether Spark has published in this run."""
+        """Whether Spark has published statistics in this run."""
         return self._next("tweets_stats") > self._statistics_before
 
     def unsettled(self, topic: str) -> int:
-        """Return how many events of `topic` the demo's subscriber has yet to ack."""
+        """Return the number of events of `topic` that the demo's subscriber has not acked yet."""
         return self._standing(topic).unsettled
 
     def evidence(self) -> Evidence:
-        """Put together what was seen."""
+        """Return the evidence collected so far."""
         return Evidence(
             stored=self._stored,
             brought=self.tally.brought,
@@ -129,9 +129,9 @@ class Observer:
         self._stats = await self._client.stats()
         self._note_rates()
 
-    def _account(self, topic: str) -> Account:
+    def _account(self, topic: str) -> SubscriberAccount:
         opening, closing = self._opening[topic], self._standing(topic)
-        return Account(
+        return SubscriberAccount(
             owed=opening.unsettled + closing.next - opening.next,
             acked=self.subscriber.total(topic, "acked"),
             lost=self.subscriber.total(topic, "lost"),
@@ -141,13 +141,13 @@ class Observer:
             is_whole=not self._supervisor["subscriber"].restarts,
         )
 
-    def _standing(self, topic: str) -> Standing:
+    def _standing(self, topic: str) -> SubscriptionStanding:
         of_topic = self._stats["topics"].get(topic, {})
-        # Without a subscription the whole topic is still to be read: the subscriber begins with the earliest event.
+        # Before the subscriber subscribes, all events of the topic are pending, because it begins with the earliest event.
         nothing = {"pending": of_topic.get("next", 0), "in_flight": 0, "dead": 0}
         of_subscription = of_topic.get("subscriptions", {}).get(SUBSCRIPTION, nothing)
         unsettled = of_subscription["pending"] + of_subscription["in_flight"]
-        return Standing(of_topic.get("next", 0), unsettled, of_subscription["dead"])
+        return SubscriptionStanding(of_topic.get("next", 0), unsettled, of_subscription["dead"])
 
     def _next(self, topic: str) -> int:
         return int(self._stats["topics"].get(topic, {}).get("next", 0))

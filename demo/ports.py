@@ -1,19 +1,19 @@
-"""Who listens where: every port of the stack is asked for before anything starts, so that a taken one costs nothing."""
+"""Claim every port of the stack before any program starts, so that a port in use is reported at once."""
 
 import socket
 from collections.abc import Sequence
 
 from msgspec import Struct
 
-from broker.errors import StartError
+from tweetwire.protocol.errors import StartError
 
-__all__ = ["Port", "claim", "free_port"]
+__all__ = ["Port", "claim", "free_port", "is_listened_on"]
 
 _HOST = "127.0.0.1"
 
 
 class Port(Struct, frozen=True):
-    """A port wanted: its number (0: any free one), who needs it, and the flag that changes it."""
+    """A wanted port: its number (0: any free one), the program that needs it, and the flag that changes it."""
 
     number: int
     user: str
@@ -21,10 +21,12 @@ class Port(Struct, frozen=True):
 
 
 def claim(ports: Sequence[Port]) -> list[int]:
-    """Return the number of each port, in their order, with free ones in place of 0.
+    """Return the number of each port, in order, with free ports in place of 0.
 
-    All are held until all are found, so that no number comes twice. Raises StartError that names each taken port, who
-    needs it and the flag that changes it.
+    All ports are held until all are found, so that no number is returned twice.
+
+    Raises:
+        StartError: some ports are in use; the text names each with its program and flag.
     """
     listeners: list[socket.socket] = []
     taken: list[Port] = []
@@ -43,9 +45,15 @@ def claim(ports: Sequence[Port]) -> list[int]:
 
 
 def free_port() -> int:
-    """Return a port that nobody listens on."""
+    """Return a free port."""
     with _listen(0) as listener:
         return int(listener.getsockname()[1])
+
+
+def is_listened_on(port: int) -> bool:
+    """Whether a program listens on a port of this machine."""
+    with socket.socket() as probe:
+        return probe.connect_ex((_HOST, port)) == 0
 
 
 def _listen(number: int) -> socket.socket:

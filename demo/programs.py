@@ -1,4 +1,4 @@
-"""What a program of the stack is to its supervisor, and what became of it."""
+"""The description of a program for its supervisor, and the record of its deaths."""
 
 import signal
 from collections.abc import Callable
@@ -7,19 +7,16 @@ from pathlib import Path
 
 from msgspec import Struct
 
-__all__ = ["READY", "Death", "Program", "State", "backoff_s", "is_explained", "say_status"]
+from tweetwire.runtime.launching import READY
 
-READY = r"ready on ([^\s\"]+)"
-"""The line by which every program of ours says that it serves, in a log of JSON lines and of text alike."""
+__all__ = ["Death", "Program", "ProgramState", "is_explained", "say_status"]
 
-_BACKOFF_FIRST_S = 0.25
-_BACKOFF_MOST_S = 8.0
 _CANNOT_START = 2
 _SENT_FROM_OUTSIDE = frozenset({signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP})
 
 
-class State(Enum):
-    """Where a program is between its start and its end."""
+class ProgramState(Enum):
+    """The state of a program between its start and its end."""
 
     WAITING = "waiting"
     STARTING = "starting"
@@ -30,13 +27,18 @@ class State(Enum):
 
 
 class Program(Struct, frozen=True, kw_only=True):
-    """A command line and what its supervisor must know of it.
+    """A command line, and the data that its supervisor needs.
 
-    `ready` is a regular expression that its log matches once it serves. It starts when all that it `needs` (names of
-    others) are ready. `log` is where it writes its log itself; else the supervisor gives it a file. `prepare` runs in a
-    thread once the log matched and before the program counts as ready. `may_end` says that an end with status 0 is the
-    way it tells that all is done. `stop_within_s` is its time to end in order before it is killed. `address` is where
-    it listens, where `ready` has no group that tells.
+    Args:
+        name: the program's name.
+        argv: the command line.
+        ready: a regular expression that matches the log once the program serves; its group, if any, is the address.
+        needs: the names of programs that must be ready before this one starts.
+        log: the file of the program's own log; None if the supervisor shall give it a file.
+        prepare: called in a thread after `ready` matched and before the program counts as ready.
+        may_end: whether an exit with status 0 means that the program has done all its work.
+        stop_within_s: seconds to end in order before it is killed.
+        address: the address it listens on, if `ready` has no group.
     """
 
     name: str
@@ -51,7 +53,7 @@ class Program(Struct, frozen=True, kw_only=True):
 
 
 class Death(Struct, frozen=True):
-    """An end that nobody had asked for; `at` is the time in seconds since 1970."""
+    """An end that the supervisor did not request; `at` is the time in seconds since 1970."""
 
     at: float
     status: int
@@ -60,15 +62,10 @@ class Death(Struct, frozen=True):
 
 
 def say_status(status: int) -> str:
-    """Word an exit status as `subprocess` gives it."""
+    """Describe an exit status of `subprocess` in words."""
     return f"was killed by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
 
 
 def is_explained(status: int, is_need_away: bool) -> bool:
-    """Tell whether a death has its cause outside the program: somebody's signal, or a server away that it needs."""
+    """Return whether a death has a cause outside the program: a signal, or a server that it needs and cannot reach."""
     return -status in _SENT_FROM_OUTSIDE or (status == _CANNOT_START and is_need_away)
-
-
-def backoff_s(deaths_in_a_row: int) -> float:
-    """Return the seconds to wait before the next start: a quarter of a second, doubling, at most 8."""
-    return min(_BACKOFF_FIRST_S * 2.0 ** (deaths_in_a_row - 1), _BACKOFF_MOST_S)

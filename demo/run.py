@@ -12,19 +12,20 @@ import anyio
 import msgspec
 from rich.console import Console
 
-from broker import Client, SyncClient
-from broker.errors import StartError
-from broker.program import logger, ready
-from demo.check import Row, is_right
+from demo.addresses import publish_addresses
+from demo.check import CheckRow, is_right
 from demo.ending import end_in_order
 from demo.mongod import ReplicaSet, mongodb
 from demo.observer import Observer
-from demo.programs import State
+from demo.programs import ProgramState
 from demo.settings import DemoSettings
 from demo.stack import Addresses, has_dashboard, programs_of, replica_set_of, resolve
 from demo.supervisor import Supervisor, supervised
 from demo.view import View, check_table, showing
-from spark.java import check_java
+from spark.apps.java import check_java
+from tweetwire import Client, SyncClient
+from tweetwire.protocol.errors import StartError
+from tweetwire.runtime.program import logger, ready
 
 __all__ = ["serve"]
 
@@ -32,11 +33,11 @@ _READY_WITHIN_S = 180.0
 _PAUSE_S = 0.1
 _FOR_EVER_S = 1e9
 _WIDTH = 120
-"""Columns of the closing table where there is no terminal to ask."""
+"""The width of the closing table in columns if the output is not a terminal."""
 
 
 class Demo:
-    """One run: the programs, what is known of them, and the ways in which it comes to its end."""
+    """One run: its programs, its figures, and the conditions for its end."""
 
     def __init__(self, settings: DemoSettings, at: Addresses, stop: anyio.Event) -> None:
         self.settings = settings
@@ -47,13 +48,13 @@ class Demo:
         self._has_statistics = False
 
     def note_opening(self) -> None:
-        """Ask the broker how things stand before the subscriber starts; runs each time the broker has started."""
+        """Read the broker's figures before the subscriber starts; called whenever the broker has started."""
         if not self.opening:
-            with SyncClient(self.at.broker_address, name="demo") as client:
+            with SyncClient(self.at.broker_address, name="demo", reconnect_s=0) as client:
                 self.opening = client.stats()
 
-    async def run(self, supervisor: Supervisor, view: View) -> list[Row]:
-        """Start, watch, end; returns the closing check, which is empty if the end was called before there was anything."""
+    async def run(self, supervisor: Supervisor, view: View) -> list[CheckRow]:
+        """Start, watch and end the stack. Return the closing check, empty if the run was stopped before the broker was up."""
         if not await self._is_under_way(supervisor, view):
             return []
         async with Client(self.at.broker_address, name="demo") as client:
@@ -68,7 +69,7 @@ class Demo:
             return rows
 
     async def _is_under_way(self, supervisor: Supervisor, view: View) -> bool:
-        """Wait for broker and MongoDB; returns False if the end was called before."""
+        """Wait for the broker and MongoDB. Returns False if the run is stopped before."""
         while not self.stop.is_set():
             self._see_to_the_start(supervisor)
             if all(supervisor[name].became_ready.is_set() for name in ("mongodb", "broker") if name in supervisor):
@@ -78,9 +79,9 @@ class Demo:
         return False
 
     async def _wait_for_the_end(self, supervisor: Supervisor, view: View) -> None:
-        """Wait until it is to end: told so, the time is over, or the source has ended."""
+        """Wait until the run is stopped, --seconds are over, or the source ends."""
         end_at = math.inf
-        while not self.stop.is_set() and supervisor["sse_ingest"].state is not State.ENDED:
+        while not self.stop.is_set() and supervisor["sse_ingest"].state is not ProgramState.ENDED:
             if end_at == math.inf and self._is_ready(supervisor, view):
                 end_at = time.monotonic() + (self.settings.seconds or _FOR_EVER_S)
             remaining_s = end_at - time.monotonic()
@@ -98,7 +99,7 @@ class Demo:
         return True
 
     def _see_to_the_start(self, supervisor: Supervisor) -> list[str]:
-        """Return who has not been ready yet. Raises StartError when that takes too long."""
+        """Return the programs that are not ready yet. Raises StartError if they take too long."""
         late = [name for name, child in supervisor.children.items() if not child.became_ready.is_set()]
         if late and time.monotonic() - self._began_at > _READY_WITHIN_S:
             logs = ", ".join(f"{name} ({supervisor[name].log_path})" for name in late)
@@ -117,12 +118,13 @@ class Demo:
 
 
 async def serve(settings: DemoSettings, stop: anyio.Event) -> int:
-    """Run the demo until `stop`, --seconds or the end of the source; returns 0 if the closing check is right, else 1."""
+    """Run the demo until `stop`, --seconds or the end of the source. Return 0 if the closing check is right, else 1."""
     if settings.spark:
         _check_java()
     if settings.dashboard and not has_dashboard(settings):
         logger().warning("no dashboard, since NiceGUI is not installed: pip install 'tweetwire[dashboard]'")
-    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    # The folder is private, because it holds all tweets. The programs choose the modes of their folders inside it.
+    settings.data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
     with ExitStack() as stack:
         replica_set: ReplicaSet | None = None
         if os.environ.get("MONGO_URL"):
@@ -131,6 +133,7 @@ async def serve(settings: DemoSettings, stop: anyio.Event) -> int:
             replica_set = replica_set_of(settings)
             mongo_url = replica_set.url
         demo = Demo(settings, resolve(settings, mongo_url), stop)
+        publish_addresses(settings, demo.at)
         programs = programs_of(settings, demo.at, replica_set, on_broker=demo.note_opening)
         console = Console(stderr=True)
         async with supervised(programs, settings.data_dir / "logs") as supervisor:
@@ -138,13 +141,13 @@ async def serve(settings: DemoSettings, stop: anyio.Event) -> int:
                 rows = await demo.run(supervisor, view)
             print_check(rows, settings)
     if not is_right(rows):
-        logger().error("the check is wrong; the programs' logs may tell why", logs=str(settings.data_dir / "logs"))
+        logger().error("closing check failed; see the programs' logs", logs=str(settings.data_dir / "logs"))
         return 1
     return 0
 
 
-def print_check(rows: list[Row], settings: DemoSettings) -> None:
-    """Print the closing check on stdout: a table, or one JSON object."""
+def print_check(rows: list[CheckRow], settings: DemoSettings) -> None:
+    """Print the closing check on stdout, as a table or as one JSON object."""
     if settings.report == "json":
         found = {
             "is_right": is_right(rows),

@@ -1,13 +1,12 @@
-"""What the demo can be told."""
+"""The settings of the demo."""
 
 from pathlib import Path
 from typing import Literal
 
 from pydantic import Field
 
-from broker.kinds import Folder
-from broker.program import ProgramSettings, settings_config
-from broker.units import Seconds
+from tweetwire.runtime.kinds import Folder, Seconds
+from tweetwire.runtime.program import ProgramSettings, settings_config
 
 __all__ = ["DemoSettings"]
 
@@ -20,31 +19,32 @@ def _port(number: int, user: str) -> int:
 class DemoSettings(ProgramSettings):
     """Run the whole stack: tweets from SSE through MongoDB, change streams and the broker to a subscriber and Spark.
 
-    It ends on Ctrl-C, after --seconds, or when the source has ended, in order, and closes with a check. Exit status: 0
-    when everything arrived everywhere once, 1 when something did not, 2 when it could not start.
+    It ends on Ctrl-C, after --seconds, or when the source has ended. It ends in order, with a closing check. Exit status: 0
+    if everything arrived everywhere once, 1 if not, 2 if the stack could not start.
     """
 
     model_config = settings_config("python -m demo")
 
     seconds: float | None = Field(
-        None, gt=0, description="ingest for so many seconds, then end (default: until Ctrl-C)"
+        None, gt=0, description="ingest for this many seconds, then end (default: until Ctrl-C)"
     )
     rate: float = Field(300, gt=0, description="tweets a second that the simulator or a replay sends")
     source: str | None = Field(
-        None, description="what to ingest instead of the simulator: http://…, replay:FILE, mastodon:INSTANCE, wikimedia"
+        None,
+        description="source to ingest instead of the simulator: http://…, replay:FILE, mastodon:INSTANCE, wikimedia",
     )
     data_dir: Folder = Field(
-        Path("data/demo"), description="where all data and logs live; the same one goes on where it was"
+        Path("data/demo"), description="folder of all data and logs; a later run continues with the same folder"
     )
     spark: bool = Field(True, description="compute statistics with Spark, which needs Java 17 or 21")
-    dashboard: bool = Field(True, description="serve the dashboard, where NiceGUI is installed")
+    dashboard: bool = Field(True, description="serve the dashboard, if NiceGUI is installed")
     window: Seconds = Field("10s", validate_default=True, description="length of the statistics' windows")
     patience: Seconds = Field(
         "120s",
         validate_default=True,
-        description="time without progress after which the end is not waited for",
+        description="time without progress after which the end waits no longer",
     )
-    report: Literal["text", "json"] = Field("text", description="how the closing check is printed")
+    report: Literal["text", "json"] = Field("text", description="form of the closing check")
     database: str = Field("rtp_sse_db", description="database in MongoDB")
 
     broker_port: int = _port(8000, "the broker")
@@ -57,4 +57,4 @@ class DemoSettings(ProgramSettings):
     spark_port: int = _port(4040, "Spark's own page")
     dashboard_port: int = _port(8088, "the dashboard")
     mongo_port: int = _port(0, "MongoDB")
-    free_ports: bool = Field(False, description="take any free port for everything")
+    free_ports: bool = Field(False, description="take any free port for every program")

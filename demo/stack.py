@@ -1,4 +1,4 @@
-"""The programs of the stack as data: what each is called, how it is started, and what it needs before."""
+"""The programs of the stack as data: the name of each, its command line, and the programs it needs."""
 
 import sys
 import time
@@ -7,28 +7,27 @@ from importlib.util import find_spec
 from typing import Any
 
 from msgspec import Struct
-from pymongo.errors import PyMongoError
 
-from broker.errors import StartError
 from demo.mongod import Member, ReplicaSet
+from demo.mongod.member import MONGOD_READY
 from demo.ports import Port, claim
 from demo.programs import Program
 from demo.settings import DemoSettings
+from tweetwire.protocol.errors import StartError
 
 __all__ = ["SUBSCRIPTION", "TOPICS", "Addresses", "has_dashboard", "programs_of", "replica_set_of", "resolve"]
 
 TOPICS = ("tweets", "users", "tweets_stats", "users_stats", "logger_stats")
 SUBSCRIPTION = "demo"
-"""The durable subscription of the demo's subscriber; it outlives a run, so the next one goes on behind it."""
+"""The durable subscription of the demo's subscriber; it outlives a run, so the next run continues after it."""
 
 _HOST = "127.0.0.1"
-_MONGOD_IS_UP = r'"Waiting for connections"'
 _PRIMARY_WITHIN_S = 30.0
 _PAUSE_S = 0.05
 
 
 class Addresses(Struct, frozen=True, kw_only=True):
-    """Where everything listens; the ports are all different and were free."""
+    """The addresses of all programs. The ports were free when they were claimed, and no two are equal."""
 
     mongo_url: str
     broker: int
@@ -47,7 +46,7 @@ class Addresses(Struct, frozen=True, kw_only=True):
 
 
 def resolve(settings: DemoSettings, mongo_url: str) -> Addresses:
-    """Claim the ports of all programs that will run. Raises StartError naming those that are taken."""
+    """Claim the ports of all programs that will run. Raises StartError with the ports that are in use."""
     wanted = {
         "broker": Port(settings.broker_port, "the broker", "--broker-port"),
         "broker_metrics": Port(settings.broker_metrics_port, "the broker's metrics", "--broker-metrics-port"),
@@ -75,12 +74,12 @@ def resolve(settings: DemoSettings, mongo_url: str) -> Addresses:
 
 
 def has_dashboard(settings: DemoSettings) -> bool:
-    """Tell whether there will be a dashboard: it is wanted, and what it is made with is installed."""
+    """Return whether there will be a dashboard: it is wanted, and NiceGUI is installed."""
     return settings.dashboard and find_spec("nicegui") is not None
 
 
 def replica_set_of(settings: DemoSettings) -> ReplicaSet:
-    """Lay out the embedded MongoDB in the data directory; nothing starts yet. Raises StartError if its port is taken."""
+    """Describe the embedded MongoDB in the data directory without starting it. Raises StartError if its port is in use."""
     if settings.mongo_port:
         claim([Port(settings.mongo_port, "MongoDB", "--mongo-port")])
     return ReplicaSet(settings.data_dir / "mongodb", ports=[settings.mongo_port])
@@ -89,9 +88,13 @@ def replica_set_of(settings: DemoSettings) -> ReplicaSet:
 def programs_of(
     settings: DemoSettings, at: Addresses, replica_set: ReplicaSet | None, *, on_broker: Callable[[], None]
 ) -> list[Program]:
-    """List what runs, in the order of who needs whom; without a `replica_set` MongoDB is somebody else's.
+    """Return the programs to run, in the order of their needs.
 
-    `on_broker` is called in a thread whenever the broker has started, before anything that needs it does.
+    Args:
+        settings: the demo's settings.
+        at: the addresses of all programs.
+        replica_set: the embedded MongoDB, None if another MongoDB is used.
+        on_broker: called in a thread whenever the broker has started, before the programs that need it start.
     """
     mongo = [] if replica_set is None else [_mongodb(replica_set)]
     simulator = [] if settings.source else [_simulator(settings, at)]
@@ -115,7 +118,7 @@ def _mongodb(replica_set: ReplicaSet) -> Program:
         name="mongodb",
         argv=tuple(member.argv),
         log=member.log_path,
-        ready=_MONGOD_IS_UP,
+        ready=MONGOD_READY,
         address=member.address,
         prepare=lambda: _make_primary(replica_set, member),
     )
@@ -132,8 +135,8 @@ def _broker(settings: DemoSettings, at: Addresses, on_broker: Callable[[], None]
 
 
 def _simulator(settings: DemoSettings, at: Addresses) -> Program:
-    # Without a seed each start gives new tweets, and a reader that comes back goes on where the stream is: the same ids
-    # again would change nothing in MongoDB.
+    # There is no seed, so that each start sends new tweets. Tweets with the same ids would change nothing in MongoDB. With
+    # --live, a reconnecting reader continues where the stream is.
     return _ours("simulator", "sse_ingest.simulator", "--port", at.simulator, "--rate", settings.rate, "--live")
 
 
@@ -145,7 +148,7 @@ def _ingest(settings: DemoSettings, at: Addresses) -> Program:
         *("--broker", at.broker_address, "--port", at.ingest, "--metrics-port", at.ingest_metrics),
         *("--replay-rate", settings.rate, "--hashtags-file", settings.data_dir / "hashtag_stats.json"),
         "--until-end" if settings.source else "--autostart",
-        # A first start begins with what changes from then on, so the change stream has to be there before the tweets.
+        # A new change stream sees later changes only, so it must be ready before the first tweet is written.
         needs=("mongodb", "broker", "simulator", "change_stream"),
         may_end=True,
     )
@@ -156,7 +159,7 @@ def _change_stream(settings: DemoSettings, at: Addresses, replica_set: ReplicaSe
         "change_stream",
         *("change_stream", "--mongo-url", at.mongo_url, "--database", settings.database),
         *("--map", "tweets=tweets", "--map", "users=users", "--broker", at.broker_address),
-        # What somebody else's MongoDB holds already has to be in the topics too; our own is empty at its first start.
+        # A MongoDB of the user may already hold documents, which the topics must have, too. The embedded one is empty at first.
         *("--snapshot", "initial" if replica_set is None else "never"),
         *("--metrics-port", at.change_stream_metrics),
         needs=("mongodb", "broker"),
@@ -184,9 +187,7 @@ def _spark(settings: DemoSettings, at: Addresses) -> Program:
 
 
 def _dashboard(at: Addresses) -> Program:
-    return _ours(
-        "dashboard", *("broker.dashboard", "--broker", at.broker_address, "--port", at.dashboard), needs=("broker",)
-    )
+    return _ours("dashboard", *("dashboard", "--broker", at.broker_address, "--port", at.dashboard), needs=("broker",))
 
 
 def _ours(name: str, *arguments: object, **options: Any) -> Program:
@@ -194,17 +195,10 @@ def _ours(name: str, *arguments: object, **options: Any) -> Program:
 
 
 def _make_primary(replica_set: ReplicaSet, member: Member) -> None:
-    """Form the set and wait until its member takes writes."""
+    """Initiate the set and wait until its member accepts writes."""
     deadline = time.monotonic() + _PRIMARY_WITHIN_S
     replica_set.configure()
-    while not _is_primary(member):
+    while not member.is_primary():
         if time.monotonic() > deadline:
             raise StartError(f"MongoDB has no primary after {_PRIMARY_WITHIN_S:g} s; its log: {member.log_path}")
         time.sleep(_PAUSE_S)
-
-
-def _is_primary(member: Member) -> bool:
-    try:
-        return bool(member.command("hello").get("isWritablePrimary"))
-    except PyMongoError:
-        return False

@@ -1,4 +1,4 @@
-"""Follows the subscriber's reports in its log, over all its processes of this run."""
+"""Read the subscriber's reports from its log, over all its processes of this run."""
 
 from contextlib import suppress
 from pathlib import Path
@@ -13,7 +13,7 @@ _REPORT_BEGINS = b'{"report":'
 
 
 class TopicFigures(Struct):
-    """What a subscriber says of one topic; `lost` only at its end."""
+    """A subscriber's figures of one topic; `lost` is only in the final report."""
 
     topic: str
     acked: int
@@ -33,7 +33,7 @@ class SubscriberReport(Struct):
 
 
 class SubscriberLog:
-    """The last report of each process; a process begins anew where its seconds do."""
+    """The last report of each process; when the seconds decrease, another process has begun."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -43,7 +43,7 @@ class SubscriberLog:
         self.last: SubscriberReport | None = None
 
     def read(self) -> None:
-        """Read what the log has gained."""
+        """Read the new lines of the log."""
         if not self._path.exists():
             return
         with self._path.open("rb") as log:
@@ -53,12 +53,12 @@ class SubscriberLog:
         *lines, self._rest = (self._rest + gained).split(b"\n")
         for line in lines:
             if line.startswith(_REPORT_BEGINS):
-                # A process that is killed may leave half a line, which the next one's first line then ends.
+                # A killed process may leave half a line, which is then joined to the first line of the next process.
                 with suppress(msgspec.DecodeError):
                     self._take(msgspec.json.decode(line, type=SubscriberReport))
 
     def total(self, topic: str, figure: str) -> int:
-        """Add up a figure of `topic` over all processes."""
+        """Return the sum of a figure of `topic` over all processes."""
         reports = [*self._ended, *([self.last] if self.last else [])]
         every: list[Any] = [getattr(of, figure) for report in reports for of in report.topics if of.topic == topic]
         return sum(value or 0 for value in every)

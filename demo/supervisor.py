@@ -1,4 +1,4 @@
-"""Runs programs that need each other: in parallel where they may, restarted where they die, ended in the order told."""
+"""Run programs that need each other. Start them in parallel if possible, restart them when they die, and end them in order."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -6,15 +6,15 @@ from pathlib import Path
 
 import anyio
 
-from broker.errors import StartError
 from demo.child import Child
 from demo.programs import Program
+from tweetwire.protocol.errors import StartError
 
 __all__ = ["Supervisor", "supervised"]
 
 
 class Supervisor:
-    """The children by name, in the order they were given."""
+    """The running programs by name, in the order of `programs`."""
 
     def __init__(self, programs: Sequence[Program], log_dir: Path) -> None:
         log_dir.mkdir(parents=True, exist_ok=True)
@@ -34,14 +34,14 @@ class Supervisor:
             await child.became_ready.wait()
 
     async def stop(self, *names: str) -> None:
-        """End these programs together, those that there are; returns when all are gone."""
+        """End these programs together, ignoring unknown names. Return once all are gone."""
         async with anyio.create_task_group() as tasks:
             for name in names:
                 if name in self.children:
                     tasks.start_soon(self.children[name].stop)
 
     async def stop_all(self) -> None:
-        """End all, the last first: nothing outlives what it needs by choice."""
+        """End all programs, the last one first, so that none outlives a program it needs."""
         for name in reversed(self.children):
             await self.stop(name)
 
@@ -51,9 +51,10 @@ class Supervisor:
 
 @asynccontextmanager
 async def supervised(programs: Sequence[Program], log_dir: Path) -> AsyncIterator[Supervisor]:
-    """Run `programs` while the block runs; whatever ends it, none of them is left behind.
+    """Run `programs` until the end of the block. No program is left running, however the block ends.
 
-    Raises StartError, and ends the block, where one of them cannot start.
+    Raises:
+        StartError: a program cannot start; this also ends the block.
     """
     supervisor = Supervisor(programs, log_dir)
     failures: list[StartError] = []
@@ -73,7 +74,7 @@ async def supervised(programs: Sequence[Program], log_dir: Path) -> AsyncIterato
 
 
 async def _keep(child: Child, failures: list[StartError], block: anyio.CancelScope) -> None:
-    # Shielded, so that a cancellation ends the children through `stop`, in order, and never by losing sight of them.
+    # Shield this, so that a cancellation does not abandon the children: `stop` ends them in order.
     with anyio.CancelScope(shield=True):
         try:
             await child.run()

@@ -1,29 +1,32 @@
-"""What the demo shows while it runs: a live picture on a terminal, a line now and then elsewhere."""
+"""Show the running demo: a live view on a terminal, else a log line at intervals."""
 
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from rich.box import SIMPLE_HEAD
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from broker.program import logger
-from demo.check import Row
+from demo.check import CheckRow
 from demo.observer import Observer
-from demo.programs import State
+from demo.programs import ProgramState
 from demo.supervisor import Supervisor
 from demo.tally import CHANGES
+from tweetwire.runtime.program import logger
 
 __all__ = ["View", "check_table", "picture", "showing"]
 
 _LINE_EVERY_S = 5.0
-_COLOURS = {State.READY: "green", State.RESTARTING: "bold red", State.STARTING: "yellow"}
+_WIDE = 110
+"""The columns from which on the tables of programs and topics are side by side."""
+_COLOURS = {ProgramState.READY: "green", ProgramState.RESTARTING: "bold red", ProgramState.STARTING: "yellow"}
 
 
 class View:
-    """Shows the stack; `say` changes the line that tells what is going on."""
+    """Shows the stack; `say` sets the status line."""
 
     def __init__(self, supervisor: Supervisor, live: Live | None) -> None:
         self._supervisor = supervisor
@@ -33,17 +36,18 @@ class View:
         self._line_at = 0.0
 
     def say(self, words: str) -> None:
-        """Tell what is going on."""
+        """Set the status line."""
         if words != self._words and self._live is None:
             logger().info(words)
         self._words = words
         self.show(self._observer)
 
     def show(self, observer: Observer | None) -> None:
-        """Show how things stand now."""
+        """Show the current state."""
         self._observer = observer
         if self._live is not None:
-            self._live.update(picture(self._words, self._supervisor, observer), refresh=True)
+            width = self._live.console.width
+            self._live.update(picture(self._words, self._supervisor, observer, width), refresh=True)
         elif observer is not None and observer.rates and time.monotonic() - self._line_at >= _LINE_EVERY_S:
             self._line_at = time.monotonic()
             self._log_line(observer)
@@ -56,7 +60,7 @@ class View:
 
 @contextmanager
 def showing(supervisor: Supervisor, console: Console) -> Iterator[View]:
-    """Give a live view on a terminal, one of lines elsewhere."""
+    """Yield a live view on a terminal, else a view of log lines."""
     if console.is_terminal:
         with Live(console=console, auto_refresh=False, transient=True) as live:
             yield View(supervisor, live)
@@ -64,21 +68,25 @@ def showing(supervisor: Supervisor, console: Console) -> Iterator[View]:
         yield View(supervisor, None)
 
 
-def picture(words: str, supervisor: Supervisor, observer: Observer | None) -> RenderableType:
-    """Draw the whole: what is going on, the programs, the topics, the last windows."""
+def picture(words: str, supervisor: Supervisor, observer: Observer | None, width: int = _WIDE) -> RenderableType:
+    """Draw the whole view: status, programs, topics, the last windows. Below `_WIDE` columns, programs are above topics."""
     parts: list[RenderableType] = [Text(f"tweetwire: {words}", style="bold")]
     if observer is None:
         return Group(*parts, _programs(supervisor))
-    side_by_side = Table.grid(padding=(0, 2))
-    side_by_side.add_row(_programs(supervisor), _topics(observer))
-    parts += [side_by_side, Text(_latency(observer), style="dim")]
+    if width < _WIDE:
+        parts += [_programs(supervisor), _topics(observer)]
+    else:
+        side_by_side = Table.grid(padding=(0, 2))
+        side_by_side.add_row(_programs(supervisor), _topics(observer))
+        parts.append(side_by_side)
+    parts.append(Text(_latency(observer), style="dim", no_wrap=True, overflow="ellipsis"))
     if observer.tally.latest:
         parts.append(_windows(observer))
     return Group(*parts)
 
 
-def check_table(rows: list[Row]) -> Table:
-    """Lay the closing check out as a table."""
+def check_table(rows: list[CheckRow]) -> Table:
+    """Return the closing check as a table."""
     table = _table(["what"], ["wanted", "found"])
     table.title, table.title_justify = "check", "left"
     table.add_column("")
@@ -106,10 +114,10 @@ def _topics(observer: Observer) -> Table:
 
 def _windows(observer: Observer) -> Table:
     table = _table(["window of tweets_stats"], ["tweets", "a second"])
-    table.add_column("hashtags")
+    table.add_column("hashtags", no_wrap=True, overflow="ellipsis")
     for message in observer.tally.latest:
-        tags = " ".join(f"#{tag.get('key', '')}" for tag in message.hashtags[:5])
-        table.add_row(message.window.start, f"{message.tweets:,}", f"{message.per_second or 0:,.0f}", tags)
+        tags = " ".join(f"#{tag.key}" for tag in message.hashtags[:5])
+        table.add_row(message.window.start, f"{message.tweets:,}", f"{message.per_second:,.0f}", tags)
     return table
 
 
@@ -125,9 +133,10 @@ def _latency(observer: Observer) -> str:
 
 
 def _table(left: list[str], right: list[str]) -> Table:
-    table = Table()
+    # Without lines around the cells, the whole view has room on 80 columns and 24 lines.
+    table = Table(box=SIMPLE_HEAD, show_edge=False)
     for heading in left:
-        table.add_column(heading)
+        table.add_column(heading, no_wrap=True)
     for heading in right:
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=True)
     return table

@@ -1,8 +1,9 @@
 #!/opt/tweetwire/bin/python -IS
-"""``healthy PORT PATH [METRIC | METRIC=LEAST]…``: a container's health check, with nothing but Python's standard library.
+"""``healthy PORT PATH [METRIC | METRIC=LEAST]…``: a container's health check, with Python's standard library only.
 
-The status is 0 if the program answers on its port, and each metric of its answer is there and nowhere below LEAST; else
-it is 1, with a sentence. It runs every few seconds in every container, so it imports little and looks at no packages.
+The exit status is 0 if the program answers on its port, and its answer has each METRIC with a value of at least LEAST.
+Otherwise the exit status is 1, and the fault is printed. The check runs every few seconds in every container, so it imports few
+modules and no packages.
 """
 
 import http.client
@@ -13,7 +14,7 @@ _WITHIN_S = 4.0
 
 
 def main(port: str, path: str, *wanted: str) -> str | None:
-    """Return what is wrong with the program on this machine's `port`, None if nothing is."""
+    """Return the fault of the program on this machine's `port`, None if there is none."""
     connection = http.client.HTTPConnection("127.0.0.1", int(port), timeout=_WITHIN_S)
     try:
         connection.request("GET", path)

@@ -1,8 +1,8 @@
-"""Takes out of an installed PySpark what the jobs never load: Hive, Kubernetes, YARN, Connect, machine learning, examples.
+"""Remove the parts of an installed PySpark that the jobs never load: Hive, Kubernetes, YARN, Connect, machine learning.
 
-Spark is built without these, too, so nothing of the rest needs them. RocksDB's library is kept for this machine's
-processor alone; its jar has it for fourteen. Without PySpark's zipped second copy of itself its workers import the
-installed one, which is compiled: they start in a quarter of the time.
+Spark can be built without these parts, so no other part needs them. RocksDB's library is kept for this machine's processor
+only; its jar contains it for fourteen. The zip file with a second copy of PySpark is removed, too. Workers then import the
+installed copy, which is compiled, and start in a quarter of the time.
 """
 
 import platform

@@ -1,3 +1,3 @@
-"""The broker as a Spark source and sink, and live statistics of the tweets."""
+"""The broker as a Spark source and sink, and live statistics of tweets."""
 
 __all__: list[str] = []

@@ -1,3 +1,3 @@
-"""From event streams of tweets to MongoDB: readers, worker processes, scores, transactions. ``python -m sse_ingest``."""
+"""Ingest event streams of tweets into MongoDB: readers, worker processes, scores, transactions. ``python -m sse_ingest``."""
 
 __all__: list[str] = []

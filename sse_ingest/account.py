@@ -1,7 +1,7 @@
-"""What became of everything that was read from a source.
+"""Count what happens to each event that is read from a source.
 
-Always true, source by source: events read + tweets found inside other tweets = stored + already there + notices +
-rejected + in flight; and nothing is in flight after an orderly end.
+Always true for each source: events read + tweets found inside other tweets = stored + already there + notices + rejected + in
+flight. After an orderly end, nothing is in flight.
 """
 
 from collections import Counter
@@ -11,16 +11,16 @@ from msgspec import Struct, field
 
 from sse_ingest.progress import Progress
 
-__all__ = ["Account"]
+__all__ = ["SourceAccount"]
 
 NAMES_MAX = 100
 NAME_CHARACTERS_MAX = 100
 
 
-class Account(Struct):
-    """Counters of one source since the start, and how far it is settled.
+class SourceAccount(Struct):
+    """Counters of one source since the start, and its progress.
 
-    `read` counts events, `nested` the tweets that were inside other tweets.
+    `read` counts events, `nested` counts tweets that were inside other tweets.
     """
 
     read: int = 0
@@ -34,11 +34,11 @@ class Account(Struct):
 
     @property
     def in_flight(self) -> int:
-        """What has been read and is not yet settled."""
+        """The number of tweets and events that were read and are not settled yet."""
         return self.read + self.nested - self.stored - self.already_there - self.notices - self.rejected
 
     def note(self, name: str) -> None:
-        """Count a notice; of names that a server may make up without end, those beyond the first many are one."""
+        """Count a notice. A server may invent any number of names, so names beyond the first `NAMES_MAX` count as "other"."""
         self.notices += 1
         name = name[:NAME_CHARACTERS_MAX]
         is_known = name in self.notices_by_name or len(self.notices_by_name) < NAMES_MAX

@@ -1,4 +1,4 @@
-"""What one write to MongoDB holds: tweets, each once, and what was rejected."""
+"""The content of one write to MongoDB: distinct tweets, and rejected events."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -6,94 +6,97 @@ from typing import Any
 from bson import ObjectId
 from msgspec import Struct, field
 
-from sse_ingest.account import Account
-from sse_ingest.handover import Scored
+from sse_ingest.account import SourceAccount
+from sse_ingest.handover import ScoredTweet
 from sse_ingest.progress import UNTRACKED
 
-__all__ = ["RAW_CHARACTERS_MAX", "Batch", "Entry", "Reject", "reject_document"]
+__all__ = ["RAW_CHARACTERS_MAX", "BatchEntry", "RejectedEntry", "TweetEntry", "WriteBatch", "rejected_document"]
 
 RAW_CHARACTERS_MAX = 65_536
-"""How much of a rejected event's text is kept."""
+"""The most characters of a rejected event's text that are kept."""
 
 
 BATCH_BYTES_MAX = 8 << 20
-"""What one transaction holds, about: where it is a tenth of its cache MongoDB takes it for a conflict, and never in."""
+"""The approximate size of a transaction. A transaction above a tenth of MongoDB's cache always fails, as a conflict."""
 
 
-class Entry(Struct, gc=False):
-    """A tweet on its way, and the account of the source that it came from."""
+class TweetEntry(Struct, gc=False):
+    """A tweet to be stored, with the account of its source and its number in the source's `Progress`."""
 
-    tweet: Scored
-    account: Account
+    tweet: ScoredTweet
+    account: SourceAccount
     number: int = UNTRACKED
 
 
-class Reject(Struct):
-    """A document for `rejected_tweets` on its way, and its account."""
+class RejectedEntry(Struct):
+    """A document for `rejected_tweets`, with the account of its source."""
 
     document: dict[str, Any]
-    account: Account
+    account: SourceAccount
     number: int = UNTRACKED
 
 
-class Batch(Struct):
-    """Tweets by id and rejects, up to `size` of both together.
+BatchEntry = TweetEntry | RejectedEntry
 
-    `repeated` are accounts and numbers of tweets that it holds already, once each time that they came again.
+
+class WriteBatch(Struct):
+    """Tweets by id, and rejected events: together up to `size`.
+
+    `repeated` holds the account and number of each further arrival of a tweet that is already in the batch.
     """
 
     size: int
     bytes: int = 0
-    tweets: dict[str, Entry] = field(default_factory=dict)
-    rejects: list[Reject] = field(default_factory=list)
-    repeated: list[tuple[Account, int]] = field(default_factory=list)
+    tweets: dict[str, TweetEntry] = field(default_factory=dict)
+    rejected: list[RejectedEntry] = field(default_factory=list)
+    repeated: list[tuple[SourceAccount, int]] = field(default_factory=list)
 
     def __len__(self) -> int:
-        return len(self.tweets) + len(self.rejects)
+        return len(self.tweets) + len(self.rejected)
 
     @property
     def is_full(self) -> bool:
-        """Whether it is to be written."""
+        """Whether the batch has reached its limit of entries or bytes."""
         return len(self) >= self.size or self.bytes >= BATCH_BYTES_MAX
 
-    def add(self, item: Entry | Reject) -> None:
-        """Take in one; a tweet that is in the batch already is settled with its first."""
-        if isinstance(item, Reject):
-            self.rejects.append(item)
-            self.bytes += len(item.document["raw"])
-        elif item.tweet.id in self.tweets:
-            self.repeated.append((item.account, item.number))
+    def add_entry(self, entry: BatchEntry) -> None:
+        """Add an entry; another arrival of a tweet in the batch is settled together with the first one."""
+        if isinstance(entry, RejectedEntry):
+            self.rejected.append(entry)
+            self.bytes += len(entry.document["raw"])
+        elif entry.tweet.id in self.tweets:
+            self.repeated.append((entry.account, entry.number))
         else:
-            self.tweets[item.tweet.id] = item
-            self.bytes += len(item.tweet.document) + len(item.tweet.profile)
+            self.tweets[entry.tweet.id] = entry
+            self.bytes += len(entry.tweet.document) + len(entry.tweet.profile)
 
-    def settle(self, inserted: set[str]) -> None:
-        """Note in the accounts what has become of everything; `inserted` are the ids of the tweets that were new."""
+    def settle_entries(self, inserted: set[str]) -> None:
+        """Record the outcome of all entries in their accounts; `inserted` are the ids of the new tweets."""
         for entry in self.tweets.values():
             if entry.tweet.id in inserted:
                 entry.account.stored += 1
             else:
                 entry.account.already_there += 1
-            entry.account.progress.settle(entry.number)
+            entry.account.progress.settle_event(entry.number)
         for account, number in self.repeated:
             account.already_there += 1
-            account.progress.settle(number)
-        for reject in self.rejects:
-            reject.account.rejected += 1
-            reject.account.progress.settle(reject.number)
+            account.progress.settle_event(number)
+        for rejected in self.rejected:
+            rejected.account.rejected += 1
+            rejected.account.progress.settle_event(rejected.number)
 
-    def halves(self) -> tuple["Batch", "Batch"]:
-        """Split it in two that hold the same: one may hold the document that MongoDB refuses, and each less than it."""
-        items: list[Entry | Reject] = [*self.tweets.values(), *self.rejects]
-        first, second = Batch(self.size), Batch(self.size)
-        for place, item in enumerate(items):
-            (first if place < len(items) // 2 else second).add(item)
+    def halves(self) -> tuple["WriteBatch", "WriteBatch"]:
+        """Split the batch in two, to separate a document that MongoDB refuses from the others."""
+        entries: list[BatchEntry] = [*self.tweets.values(), *self.rejected]
+        first, second = WriteBatch(self.size), WriteBatch(self.size)
+        for place, entry in enumerate(entries):
+            (first if place < len(entries) // 2 else second).add_entry(entry)
         second.repeated.extend(self.repeated)
         return first, second
 
 
-def reject_document(source: str, raw: str, error: str) -> dict[str, Any]:
-    """Return the document that keeps an unusable event: its text, cut where it is very long, why, whence and when."""
+def rejected_document(source: str, raw: str, error: str) -> dict[str, Any]:
+    """Return the document that keeps an unusable event: its source, the error, the time, and its text, cut if too long."""
     document: dict[str, Any] = {
         "_id": ObjectId(),
         "source": source,

@@ -1,66 +1,96 @@
-"""The telnet port: people start, watch and stop the ingester, several at once."""
+"""The telnet port, on which people and programs start, watch and stop the ingester.
+
+The answers of `status`, `workers`, `hashtags` and `help` have any number of lines and end with a line of one dot. Other answers
+have one line; `twitter` has no answer. An answer is sent as a whole, so no tweet appears inside it. All other lines begin with
+``tweet: ``, or with ``(`` if tweets were left out.
+"""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 import anyio
-from anyio.abc import ByteStream, SocketAttribute, SocketStream, TaskGroup
+from anyio.abc import ByteStream, SocketStream, TaskGroup
 from anyio.streams.buffered import BufferedByteReceiveStream
 
-from broker.program import logger
 from sse_ingest.ingest import Ingest
 from sse_ingest.onlookers import Onlooker
 from sse_ingest.status import hashtag_lines, status_lines, worker_lines
+from tweetwire.protocol import is_foreign_protocol
+from tweetwire.protocol.errors import Refusal
+from tweetwire.runtime.admission import Admission, AdmissionLimits, AdmissionPlace
+from tweetwire.runtime.listening import peer_of
+from tweetwire.runtime.program import logger
 
 __all__ = ["Console"]
 
+END = "."
+"""The line after an answer of several lines. No line of an answer equals it, because each line of an answer contains words."""
+
+CONNECTIONS_MAX = 200
+FIRST_COMMAND_S = 60.0
+LAST_LINE_S = 1.0
 LINE_BYTES_MAX = 4096
 SEND_TIMEOUT_S = 30.0
 HELP = [
     "twitter   start ingesting and show each tweet here",
-    "stop      show no more; ingesting stops too, unless others watch or it started by itself",
-    "status    what was read, stored and rejected, and how things are",
+    "stop      stop showing tweets; ingesting stops too, unless others watch or it started automatically",
+    "status    the counts of read, stored and rejected events, and the state of each source",
     "workers   the worker processes of each source",
     "hashtags  the most frequent hashtags (hashtags N: N of them)",
     "quit      close this connection",
+    "The answers of status, workers, hashtags and help end with a line that holds one dot.",
 ]
-_HTTP = (b"GET ", b"POST ", b"HEAD ", b"PUT ", b"Host:", b"\x16\x03")
 
 log = logger()
 
 
 class Console:
-    """Serves people. With `is_autostarted` ingesting does not depend on who watches."""
+    """Serves the connections of the telnet port. With `is_autostarted`, it ingests also while no connection watches.
+
+    A connection that sends no command is closed after `FIRST_COMMAND_S`, or earlier if there are too many connections.
+    """
 
     def __init__(self, ingest: Ingest, *, is_autostarted: bool) -> None:
         self.ingest = ingest
         self.is_autostarted = is_autostarted
+        self._admission = Admission(AdmissionLimits(CONNECTIONS_MAX, FIRST_COMMAND_S))
 
     async def serve(self, stream: SocketStream) -> None:
-        """Serve one connection; nothing that goes wrong on it reaches the others."""
-        peer = stream.extra(SocketAttribute.remote_address)
+        """Serve one connection; an error on it does not affect the others."""
+        peer, scope = peer_of(stream), anyio.CancelScope()
         try:
-            async with stream:
-                await _Conversation(self, stream).hold()
+            place = self._admission.admit(peer.host, anyio.current_time(), lambda _: scope.cancel())
+        except Refusal as refusal:
+            with anyio.move_on_after(LAST_LINE_S):
+                await stream.send(f"error: {refusal.text}\r\n".encode())
+            return
+        try:
+            with scope:
+                async with stream:
+                    await _Conversation(self, stream, place).hold()
         except (anyio.BrokenResourceError, anyio.ClosedResourceError, TimeoutError, OSError):
-            log.debug("telnet connection ended", peer=peer)
+            log.debug("telnet connection ended", peer=peer.name)
         except Exception:
-            log.exception("telnet connection failed", peer=peer)
+            log.exception("telnet connection failed", peer=peer.name)
+        finally:
+            place.leave()
 
     async def stop(self) -> str:
-        """End ingesting unless somebody needs it. Returns what came of it in words."""
+        """Stop ingesting unless it is still needed. Returns a sentence about the result."""
         if self.is_autostarted:
-            return "ingesting goes on: it started by itself"
+            return "ingesting continues: it started automatically"
         if len(self.ingest.onlookers):
-            return f"ingesting goes on: {len(self.ingest.onlookers)} watching"
+            return f"ingesting continues: {len(self.ingest.onlookers)} watching"
         await self.ingest.pause()
         return "ingesting stopped"
 
 
 class _Conversation:
-    """One connection: its commands, and the tweets it watches."""
+    """One connection: its commands, and its view of the tweets."""
 
-    def __init__(self, console: Console, stream: ByteStream) -> None:
+    def __init__(self, console: Console, stream: ByteStream, place: AdmissionPlace) -> None:
         self._console = console
+        self._place = place
+        self._has_typed = False
         self._ingest = console.ingest
         self._stream = stream
         self._sending = anyio.Lock()
@@ -92,20 +122,22 @@ class _Conversation:
         incoming = BufferedByteReceiveStream(self._stream)
         while True:
             try:
-                line = await incoming.receive_until(b"\n", LINE_BYTES_MAX)
+                with anyio.fail_after(None if self._has_typed else FIRST_COMMAND_S):
+                    line = await incoming.receive_until(b"\n", LINE_BYTES_MAX)
             except (anyio.EndOfStream, anyio.IncompleteRead):
                 return
             except anyio.DelimiterNotFound:
                 await self._say([f"error: a line has at most {LINE_BYTES_MAX} bytes"])
                 return
-            if line.startswith(_HTTP):
-                log.warning("a telnet connection spoke HTTP or TLS and was closed")
+            if is_foreign_protocol(line):
+                log.warning("telnet connection closed, it spoke HTTP or TLS")
                 return
-            yield line.decode("utf-8", "replace").split()
+            if words := line.decode("utf-8", "replace").split():
+                self._has_typed = True
+                self._place.keep()
+                yield words
 
     async def _obey(self, words: list[str]) -> bool:
-        if not words:
-            return True
         if (verb := words[0].lower()) in ("quit", "exit"):
             await self._say(["bye"])
             return False
@@ -140,17 +172,17 @@ class _Conversation:
         await self._say([await self._console.stop()])
 
     async def _status(self, _: list[str]) -> None:
-        await self._say(status_lines(self._ingest))
+        await self._say([*status_lines(self._ingest), END])
 
     async def _workers(self, _: list[str]) -> None:
-        await self._say(worker_lines(self._ingest))
+        await self._say([*worker_lines(self._ingest), END])
 
     async def _hashtags(self, words: list[str]) -> None:
         most = int(words[0]) if words and words[0].isdecimal() else 20
-        await self._say(hashtag_lines(self._ingest.hashtags, most))
+        await self._say([*hashtag_lines(self._ingest.hashtags, most), END])
 
     async def _help(self, _: list[str]) -> None:
-        await self._say(HELP)
+        await self._say([*HELP, END])
 
     async def _say(self, lines: list[str]) -> None:
         text = "".join(f"{line}\r\n" for line in lines)

@@ -1,17 +1,25 @@
-"""The way to MongoDB: connecting, and what has to be there before anything is written."""
+"""Connect to MongoDB, create missing collections and indexes, and interpret MongoDB's errors."""
 
 from typing import Any
 
 from pymongo import AsyncMongoClient
 from pymongo.asynchronous.database import AsyncDatabase
-from pymongo.errors import BulkWriteError, ConfigurationError, InvalidName, InvalidURI, PyMongoError
+from pymongo.errors import (
+    BulkWriteError,
+    ConfigurationError,
+    ConnectionFailure,
+    InvalidName,
+    InvalidURI,
+    OperationFailure,
+    PyMongoError,
+)
 
-from broker import mongodb
-from broker.errors import StartError
-from broker.mongodb import no_address, unanswered
 from sse_ingest.orphans import end_orphans
+from tweetwire.protocol.errors import StartError
+from tweetwire.runtime import mongodb
+from tweetwire.runtime.mongodb import no_address, unanswered
 
-__all__ = ["Client", "Database", "Document", "connect", "reason_of"]
+__all__ = ["Client", "Database", "Document", "connect", "is_conflict", "is_race", "is_too_much", "reason_of"]
 
 Document = dict[str, Any]
 Client = AsyncMongoClient[Document]
@@ -20,14 +28,23 @@ Database = AsyncDatabase[Document]
 APPNAME_MAX = 100
 SOCKET_TIMEOUT_MS = 30_000
 
+_DUPLICATE_KEY = 11000
+_TOO_LARGE_FOR_CACHE = 388
+
 _COLLECTIONS = ("tweets", "users", "users_engagements", "rejected_tweets", "positions")
 _INDEXES = {"tweets": ("ingested_at",), "rejected_tweets": ("at",)}
 
 
 async def connect(url: str, name: str, timeout_s: float) -> Client:
-    """Connect and make the collections and indexes of database `name` where they are missing.
+    """Connect, and create missing collections and indexes of the database `name`.
 
-    Raises StartError where no replica set answers within `timeout_s`, which holds for every later wait for it as well.
+    Args:
+        url: MongoDB's address.
+        name: the database's name.
+        timeout_s: how long to wait for a server, now and in every later request, in seconds.
+
+    Raises:
+        StartError: the address or the name is not valid, or no replica set answers in time.
     """
     appname = f"tweetwire sse_ingest {name}"[:APPNAME_MAX]
     try:
@@ -55,17 +72,41 @@ async def connect(url: str, name: str, timeout_s: float) -> Client:
 
 
 def reason_of(error: Exception) -> str:
-    """Return what is wrong in one line, without the driver's settings."""
+    """Return the error in one line, without the driver's settings."""
     if isinstance(error, BulkWriteError) and (error.details or {}).get("writeErrors"):
         return str(error.details["writeErrors"][0].get("errmsg"))[:500]
     return mongodb.reason_of(error)
+
+
+def is_conflict(error: Exception) -> bool:
+    """Whether two writers conflicted. A lost connection has the same label, but is an outage."""
+    return (
+        isinstance(error, PyMongoError)
+        and error.has_error_label("TransientTransactionError")
+        and not isinstance(error, ConnectionFailure)
+    )
+
+
+def is_too_much(error: Exception) -> bool:
+    """Whether a transaction exceeds MongoDB's cache. Before version 6.2, MongoDB reports this as a conflict."""
+    return isinstance(error, OperationFailure) and error.code == _TOO_LARGE_FOR_CACHE
+
+
+def is_race(error: Exception) -> bool:
+    """Whether another writer inserted a document between our read and our insert."""
+    if not isinstance(error, BulkWriteError):
+        return False
+    faults = (error.details or {}).get("writeErrors", [])
+    return bool(faults) and all(
+        fault.get("code") == _DUPLICATE_KEY and fault.get("keyPattern") == {"_id": 1} for fault in faults
+    )
 
 
 async def _prepare(client: Client, name: str, appname: str) -> None:
     hello = await client.admin.command("hello")
     if "setName" not in hello and hello.get("msg") != "isdbgrid":
         raise StartError(
-            f"the MongoDB at {_hosts(client)} is no replica set, so it has no transactions and no change streams; "
+            f"the MongoDB at {_hosts(client)} is not a replica set, so it has no transactions and no change streams; "
             "start it with --replSet and initiate it"
         )
     await end_orphans(client, appname)
@@ -83,7 +124,7 @@ async def _create(database: Database, collection: str) -> None:
     try:
         await database.create_collection(collection)
     except PyMongoError:
-        # Another ingester that starts at the same moment may have been first.
+        # Another ingester that starts at the same moment may have created it first.
         if collection not in await database.list_collection_names():
             raise
 

@@ -1,4 +1,4 @@
-"""What an event of a source turns out to hold: tweets, notices, and what cannot be used.
+"""The possible contents of an event of a source: tweets, notices, and unusable parts.
 
 A shape (`sse_ingest.shapes`) makes these from the raw text, without scores and without a clock.
 """
@@ -8,13 +8,13 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-__all__ = ["Found", "Kind", "Notice", "Panic", "Tweet", "Unusable", "User"]
+__all__ = ["Found", "Kind", "Notice", "Panic", "Rejected", "Tweet", "User"]
 
 Kind = Literal["original", "reply", "retweet", "quote"]
 
 
 class User(Struct, kw_only=True, gc=False):
-    """The author of a tweet; `profile` holds further members as MongoDB is to keep them."""
+    """The author of a tweet; `profile` holds further members in the form that MongoDB stores."""
 
     id: str
     screen_name: str
@@ -26,7 +26,7 @@ class User(Struct, kw_only=True, gc=False):
 
 
 class Tweet(Struct, kw_only=True):
-    """A tweet of any source, in the words of Twitter's API 1.1; `text` is the full one, without HTML entities."""
+    """A tweet of any source, with the names of Twitter's API 1.1; `text` is the full text, without HTML entities."""
 
     id: str
     text: str
@@ -42,21 +42,21 @@ class Tweet(Struct, kw_only=True):
     retweet_count: int = 0
 
 
-class Notice(Struct):
-    """Something a stream says that is no tweet: a deletion, a limit, a heartbeat, an event type of no use here."""
+class Notice(Struct, array_like=True, tag=1):
+    """An event that is not a tweet: a deletion, a limit, a heartbeat, or an event type that is not used."""
 
     name: str
 
 
-class Unusable(Struct):
-    """What should have been a tweet and is none; `raw` is its text where it was part of a larger event, else None."""
+class Rejected(Struct, array_like=True, tag=2):
+    """A broken tweet. `raw` is its text if it was part of a larger event, else None."""
 
     error: str
     raw: str | None = None
 
 
-Found = Tweet | Notice | Unusable
+Found = Tweet | Notice | Rejected
 
 
 class Panic(Exception):
-    """The rtp-server's kill message: whoever reads it must die of it."""
+    """The rtp-server's kill message: a worker process that reads it must end."""

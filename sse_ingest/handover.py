@@ -1,37 +1,35 @@
-"""What goes to a worker process and comes back: length-prefixed MessagePack over a socket pair.
+"""The messages between the ingester and a worker process: MessagePack with a length before each, over a socket pair.
 
-Tweets and their authors' profiles come back as BSON, so that the process that writes neither decodes nor builds their
-documents.
+A worker returns tweets and their authors' profiles as BSON, so that the writing process does not decode or build documents.
 """
 
 import bson
 import msgspec
 from msgspec import Struct
 
+from sse_ingest.found import Notice, Rejected
 from sse_ingest.progress import UNTRACKED
 
 __all__ = [
     "LENGTH",
-    "Finding",
-    "NoticeFound",
+    "Outcome",
     "RawEvent",
-    "Rejected",
     "Reply",
-    "Scored",
-    "Task",
+    "ScoredTweet",
+    "WorkerTask",
     "decode_reply",
     "decode_task",
     "frame",
 ]
 
 LENGTH = 4
-"""Bytes of the big-endian length before each message."""
+"""The form of the length before each message: a big-endian number."""
 
 
 class RawEvent(Struct, array_like=True, gc=False):
-    """An event as its source sent it: its type and its data, or why it cannot be used at all.
+    """An event as its source sent it: its type and its data, or the `fault` that makes it unusable.
 
-    `data` should be UTF-8, and nobody has looked whether it is. `number` is its place in the source's `Progress`.
+    `data` should be UTF-8, but has not been checked. `number` is the event's number in the source's `Progress`.
     """
 
     data: bytes
@@ -41,18 +39,18 @@ class RawEvent(Struct, array_like=True, gc=False):
 
     @property
     def text(self) -> str:
-        """Its data as text, whatever was sent."""
+        """The data as text, with a replacement for bytes that are not UTF-8."""
         return self.data.decode("utf-8", "replace")
 
 
-class Task(Struct, array_like=True):
-    """Events for one worker to unwrap and score."""
+class WorkerTask(Struct, array_like=True):
+    """Events that one worker converts to tweets and scores."""
 
     events: list[RawEvent]
 
 
-class Scored(Struct, array_like=True, tag=0):
-    """A tweet ready to be written; `document` is BSON, and so is `profile`, the members of its author's document."""
+class ScoredTweet(Struct, array_like=True, tag=0):
+    """A tweet ready to be written. `document` is BSON; so is `profile`, which holds members of its author's document."""
 
     id: str
     user_id: str
@@ -63,43 +61,31 @@ class Scored(Struct, array_like=True, tag=0):
 
     @property
     def text(self) -> str:
-        """The tweet's text, which is looked for in its document."""
+        """The tweet's text, read from its document."""
         return str(bson.decode(self.document)["text"])
 
 
-class NoticeFound(Struct, array_like=True, tag=1):
-    """No tweet, and not meant to be one."""
-
-    name: str
-
-
-class Rejected(Struct, array_like=True, tag=2):
-    """What cannot be used, and why; `raw` None stands for the event's whole text."""
-
-    error: str
-    raw: str | None = None
-
-
-Finding = Scored | NoticeFound | Rejected
+Outcome = ScoredTweet | Notice | Rejected
 
 
 class Reply(Struct, array_like=True):
-    """The findings of a task's events in order. With a `failure` the worker has died on the event after the last one.
+    """The outcomes of a task's events, in order. With a `failure`, the worker died on the event after the last outcome.
 
-    `seconds` are the times that the events took, in order.
+    `seconds` are the durations of the events, in order. `is_panic` is True if the event was the source's kill message.
     """
 
-    findings: list[list[Finding]]
+    outcomes: list[list[Outcome]]
     seconds: list[float]
     failure: str | None = None
+    is_panic: bool = False
 
 
 _encode_into = msgspec.msgpack.Encoder().encode_into
-decode_task = msgspec.msgpack.Decoder(Task).decode
+decode_task = msgspec.msgpack.Decoder(WorkerTask).decode
 decode_reply = msgspec.msgpack.Decoder(Reply).decode
 
 
-def frame(message: Task | Reply) -> bytes:
+def frame(message: WorkerTask | Reply) -> bytes:
     """Return the bytes that carry `message`."""
     framed = bytearray(LENGTH)
     _encode_into(message, framed, LENGTH)

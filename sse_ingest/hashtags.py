@@ -1,8 +1,8 @@
-"""How often each hashtag is in the stored tweets, and the file that says so.
+"""Count the hashtags of the stored tweets, and write the counts to a file.
 
-The counts start from what MongoDB holds and grow by the tweets that are new, so they are right after any restart, however
-it came about; the file is only their picture. What MongoDB holds is counted while tweets are ingested already, since with
-many millions it takes a while; until then the counts are of what is new, and the file stays as it was.
+The counts begin with the tweets in MongoDB and grow with each new tweet, so they are also right after a crash. The
+file is only a copy of them. Counting many millions of stored tweets takes a while, so new tweets are ingested meanwhile.
+Until it is done, the counts cover new tweets only, and the file is not changed.
 """
 
 import errno
@@ -11,18 +11,21 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from operator import itemgetter
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import msgspec
 
-from broker.errors import StartError
+from tweetwire.files import replace_file
+from tweetwire.runtime.output import naming_flag
 
 __all__ = ["HashtagCounts"]
 
 
 class HashtagCounts:
-    """Counts of hashtags as they are written, and their file: the most frequent first, ties in the alphabet's order.
+    """The counts of hashtags in their original spelling, and the file in which they are stored.
 
-    `is_whole` says whether the tweets of earlier times are among them.
+    The file lists the most frequent hashtag first, and equal counts alphabetically. `is_whole` says whether the counts
+    include the tweets stored before the start.
     """
 
     def __init__(self, path: Path) -> None:
@@ -35,48 +38,38 @@ class HashtagCounts:
     def __len__(self) -> int:
         return len(self._counts)
 
-    def add(self, hashtags: Iterable[str]) -> None:
+    def add_hashtags(self, hashtags: Iterable[str]) -> None:
         """Count the hashtags of a new tweet."""
         self._counts.update(hashtags)
         self._changes += 1
 
     def add_stored(self, counts: Mapping[str, int]) -> None:
-        """Add the hashtags of the tweets of earlier times."""
+        """Add the counts of the tweets that were stored before the start."""
         self._counts.update(counts)
         self._changes += 1
         self.is_whole = True
 
     def top(self, most: int | None = None) -> list[tuple[str, int]]:
-        """Return hashtags and counts in order."""
-        # Also from another thread: a dictionary is copied at once, while it cannot be gone over as it grows.
+        """Return the `most` frequent hashtags, or all, with their counts, in the order of the file."""
+        # May run in another thread. Copying a dictionary is atomic; iterating over it fails if it grows meanwhile.
         ordered = sorted(dict(self._counts).items(), key=itemgetter(0))
         ordered.sort(key=itemgetter(1), reverse=True)
         return ordered[:most]
 
     def write(self) -> None:
-        """Replace the file, so that a reader sees the old one or the new one. Raises OSError."""
+        """Replace the file, so that a reader sees either the old or the new content. Raises OSError."""
         if not self.is_whole or self._written == self._changes:
             return
         changes = self._changes
-        fresh = self._fresh()
-        try:
-            fresh.write_bytes(msgspec.json.format(msgspec.json.encode(dict(self.top())), indent=1) + b"\n")
-            fresh.replace(self._path)
-            self._written = changes
-        finally:
-            fresh.unlink(missing_ok=True)
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        replace_file(self._path, msgspec.json.format(msgspec.json.encode(dict(self.top())), indent=1) + b"\n")
+        self._written = changes
 
     def check(self) -> None:
-        """Raise StartError where the file cannot be written."""
-        try:
+        """Raise StartError if the file cannot be written."""
+        with naming_flag(self._path, "--hashtags-file"):
             if self._path.is_dir():
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-            fresh = self._fresh()
-            fresh.touch()
-            fresh.unlink()
-        except OSError as error:
-            raise StartError(f"cannot write {self._path}: {error.strerror}; choose another: --hashtags-file") from error
-
-    def _fresh(self) -> Path:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        return self._path.with_name(f".{self._path.name}.{os.getpid()}")
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            with TemporaryFile(dir=self._path.parent):
+                pass

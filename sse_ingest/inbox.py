@@ -1,7 +1,7 @@
-"""The bounded way from a reader's thread to the workers of its source.
+"""The bounded queue from a reader's thread to the workers of its source.
 
-When it is full the reader waits, stops taking bytes from its socket, and so the source is slowed down by TCP. Events of a
-crashed worker are given back at the front, beyond the bound: they had been let in already.
+When it is full, the reader waits and stops reading its socket, so TCP slows down the source. The events of a crashed worker
+return to the front even if the queue is full, because they were admitted before.
 """
 
 import asyncio
@@ -13,13 +13,13 @@ from sse_ingest.handover import RawEvent
 __all__ = ["Inbox"]
 
 INBOX_BYTES_MAX = 64 << 20
-"""What waits for a worker of one source, and one event; it takes effect where events are very much larger than tweets."""
+"""The limit of waiting bytes per source, which may be exceeded by one event; it matters only for very large events."""
 
 TASK_BYTES_MAX = 8 << 20
 
 
 class Inbox:
-    """Events of one source, waiting for a worker. Made on the event loop that takes them."""
+    """Events of one source that wait for a worker. Must be made on the event loop that takes them."""
 
     def __init__(self, size: int) -> None:
         self.size = size
@@ -35,10 +35,16 @@ class Inbox:
     def __len__(self) -> int:
         return len(self._events)
 
-    def put(self, event: RawEvent, stopped: threading.Event) -> bool:
-        """Let one event in, from the reader's thread, waiting while the inbox is full.
+    @property
+    def is_over(self) -> bool:
+        """Whether the inbox has ended and everything in it is taken."""
+        return self._is_ended and not self._events
 
-        Returns False, without the event, once `stopped` is set.
+    def put_event(self, event: RawEvent, stopped: threading.Event) -> bool:
+        """Add one event from the reader's thread, waiting while the inbox is full.
+
+        Returns:
+            False, without adding the event, once `stopped` is set; else True.
         """
         with self._lock:
             while len(self._events) >= self.size or self._bytes >= INBOX_BYTES_MAX:
@@ -52,8 +58,8 @@ class Inbox:
                 self._loop.call_soon_threadsafe(self._waiting.set)
         return True
 
-    async def take(self, most: int) -> list[RawEvent]:
-        """Wait for events and return up to `most`, fewer of large ones; none when the inbox has ended and is empty."""
+    async def take_events(self, most: int) -> list[RawEvent]:
+        """Wait for events and return up to `most`, fewer if they are large; none once the inbox has ended and is empty."""
         while True:
             with self._lock:
                 taken = self._next(most)
@@ -73,15 +79,15 @@ class Inbox:
         self._bytes -= taken_bytes
         return taken
 
-    def give_back(self, events: list[RawEvent]) -> None:
-        """Put events back to the front, in their order."""
+    def give_back_events(self, events: list[RawEvent]) -> None:
+        """Return events to the front, in their order."""
         with self._lock:
             self._events.extendleft(reversed(events))
             self._bytes += sum(len(event.data) for event in events)
         self._waiting.set()
 
-    def end(self) -> None:
-        """Say that no further event will come."""
+    def end_events(self) -> None:
+        """Close the inbox: no further event will be added."""
         with self._lock:
             self._is_ended = True
         self._waiting.set()

@@ -1,4 +1,4 @@
-"""Publishes the ingester's figures to the topic `logger_stats`, whether or not there is a broker just now."""
+"""Publish the ingester's figures to the topic `logger_stats`. While the broker is unreachable, they are dropped."""
 
 import time
 from collections.abc import Callable
@@ -6,10 +6,10 @@ from typing import Any
 
 import anyio
 
-from broker import BrokerError, Event
-from broker.errors import StartError
-from broker.login import Login
-from broker.program import logger
+from tweetwire import BrokerError, Event
+from tweetwire.protocol.errors import StartError
+from tweetwire.runtime.login import Login
+from tweetwire.runtime.program import logger
 
 __all__ = ["TOPIC", "publish_statistics"]
 
@@ -19,7 +19,7 @@ log = logger()
 
 
 async def publish_statistics(login: Login, every_s: float, figures: Callable[[], dict[str, Any]]) -> None:
-    """Publish `figures()` every `every_s` seconds until cancelled; a broker that is away is logged once and waited for."""
+    """Publish `figures()` every `every_s` seconds until cancelled; an outage of the broker is logged once."""
     is_away = False
     while True:
         try:
@@ -30,9 +30,9 @@ async def publish_statistics(login: Login, every_s: float, figures: Callable[[],
                         await client.publish(TOPIC, Event(id=str(time.time_ns() // 1_000_000), msg=figures()))
                     if is_away:
                         is_away = False
-                        log.info("the broker takes statistics again", broker=login.address)
+                        log.info("broker accepts statistics again", broker=login.address)
         except (BrokerError, StartError, TimeoutError, OSError) as error:
             if not is_away:
                 is_away = True
-                log.warning("statistics wait for the broker", broker=login.address, reason=login.reason(error))
+                log.warning("broker unreachable, statistics paused", broker=login.address, reason=login.reason(error))
             await anyio.sleep(every_s)

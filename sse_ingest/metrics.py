@@ -1,4 +1,4 @@
-"""The ingester's Prometheus metrics: the accounts and pools as they are when somebody asks."""
+"""The ingester's Prometheus metrics: the current accounts and pools at each scrape."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,16 +16,16 @@ _COUNTERS = {
     "read": "events read",
     "nested": "tweets found inside other tweets",
     "stored": "tweets stored",
-    "already_there": "tweets that were there already",
-    "notices": "notices: no tweets, and not meant to be",
-    "rejected": "what could not be used",
+    "already_there": "tweets that were already stored",
+    "notices": "events that are not tweets by design",
+    "rejected": "unusable events and tweets",
 }
 
 _Value = Callable[[Line], float]
 
 
 class IngestCollector(Collector):
-    """Reads the figures of `ingest` whenever the metrics are scraped."""
+    """Reads the figures of `ingest` at each scrape."""
 
     def __init__(self, ingest: Ingest) -> None:
         self._ingest = ingest
@@ -34,13 +34,18 @@ class IngestCollector(Collector):
         """Yield the metrics, each with the source as its label."""
         for member, text in _COUNTERS.items():
             yield self._counter(f"tweetwire_ingest_{member}", text, partial(_of_account, member))
-        yield self._counter("tweetwire_ingest_crashes", "workers that died", lambda line: line.pool.crashes)
+        yield self._counter(
+            "tweetwire_ingest_panics", "workers ended by a panic message of the source", lambda line: line.pool.panics
+        )
+        yield self._counter(
+            "tweetwire_ingest_crashes", "workers that died of another cause", lambda line: line.pool.crashes
+        )
         yield self._counter("tweetwire_ingest_connections", "connections", lambda line: line.reader.state.connections)
         yield self._counter(
-            "tweetwire_ingest_gaps", "times that something was missed", lambda line: line.reader.state.gaps
+            "tweetwire_ingest_gaps", "reconnects after which events were missed", lambda line: line.reader.state.gaps
         )
         yield self._gauge("tweetwire_ingest_workers", "worker processes", lambda line: line.pool.workers)
-        yield self._gauge("tweetwire_ingest_waiting", "events that wait for a worker", lambda line: len(line.inbox))
+        yield self._gauge("tweetwire_ingest_waiting", "events waiting for a worker", lambda line: len(line.inbox))
         yield self._gauge("tweetwire_ingest_in_flight", "read and not yet settled", lambda line: line.account.in_flight)
         yield self._gauge(
             "tweetwire_ingest_worker_seconds",
@@ -70,7 +75,7 @@ def _of_account(member: str, line: Line) -> float:
 
 @contextmanager
 def exported(ingest: Ingest, registry: CollectorRegistry = REGISTRY) -> Iterator[None]:
-    """Export the metrics of `ingest` as long as the block runs."""
+    """Export the metrics of `ingest` for the length of the context."""
     collector = IngestCollector(ingest)
     registry.register(collector)
     try:

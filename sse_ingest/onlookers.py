@@ -1,4 +1,7 @@
-"""Who watches the tweets go by. A slow one misses some and is told how many; nobody slows the ingester."""
+"""The connections that watch tweets. A slow connection misses tweets and is shown their number.
+
+No connection slows down the ingester.
+"""
 
 import anyio
 from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
@@ -6,11 +9,11 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 __all__ = ["Onlooker", "Onlookers", "printable"]
 
 LINES_MAX = 1000
-"""Lines that wait for one onlooker's connection."""
+"""The most lines that wait for one onlooker's connection."""
 
 
 class Onlooker:
-    """One of them: `lines` is what there is to show."""
+    """One watching connection; `lines` are the lines to show."""
 
     def __init__(self) -> None:
         self.missed = 0
@@ -19,7 +22,7 @@ class Onlooker:
         self._way_in, self.lines = anyio.create_memory_object_stream[str](LINES_MAX)
 
     def show(self, line: str) -> None:
-        """Let a line wait to be shown, or count it as missed."""
+        """Queue a line to be shown, or count it as missed if the queue is full."""
         try:
             self._way_in.send_nowait(line)
         except anyio.WouldBlock:
@@ -31,7 +34,7 @@ class Onlooker:
 
 
 class Onlookers:
-    """All of them."""
+    """All watching connections."""
 
     def __init__(self) -> None:
         self._onlookers: set[Onlooker] = set()
@@ -46,12 +49,12 @@ class Onlookers:
         return onlooker
 
     def leave(self, onlooker: Onlooker) -> None:
-        """Watch no more."""
+        """Stop watching."""
         self._onlookers.discard(onlooker)
         onlooker.close()
 
-    def show(self, worker: str, text: str) -> None:
-        """Show a tweet to everybody who watches."""
+    def show_tweet(self, worker: str, text: str) -> None:
+        """Show a tweet to all onlookers."""
         if self._onlookers:
             line = f"tweet: {worker} {printable(text)}"
             for onlooker in self._onlookers:
@@ -59,5 +62,5 @@ class Onlookers:
 
 
 def printable(text: str) -> str:
-    """Return the text in one line that cannot command a terminal."""
+    """Return the text in one line, without characters that control a terminal."""
     return "".join(character if character.isprintable() or character == "\u200d" else " " for character in text)

@@ -1,8 +1,8 @@
-"""How far a source is settled: the id behind which nothing of it would be missed.
+"""Track up to which event a source is settled, so that a restart can continue after it without missing an event.
 
-Events are settled out of order, since workers and batches overtake each other, and an event with several tweets is settled
-with the last of them. The position is the id of the latest event before which everything is settled, so it may be
-written at any time, by itself: what is read again from there is there already and changes nothing.
+Events are not settled in order, since workers and batches overtake each other. An event with several tweets is settled with
+the last of them. The position is the id of the last event up to which all events are settled. It may be stored at any time,
+independently of the tweets, because a tweet that is read twice is stored once.
 """
 
 from collections import deque
@@ -12,7 +12,7 @@ from msgspec import Struct
 __all__ = ["UNTRACKED", "Progress"]
 
 UNTRACKED = -1
-"""The number of an event without an id: there is nothing to go on from."""
+"""The number of an event without an id, which cannot be a position."""
 
 
 class _Event(Struct):
@@ -34,7 +34,7 @@ class Progress:
         self._numbers = 0
 
     def begin(self, last_id: str) -> int:
-        """Note an event and return its number."""
+        """Register an event and return its number."""
         if not last_id:
             return UNTRACKED
         self._numbers += 1
@@ -44,18 +44,18 @@ class Progress:
         return event.number
 
     def withdraw(self, number: int) -> None:
-        """Forget an event: it was not let in."""
+        """Remove an event that was not admitted to the inbox."""
         if number != UNTRACKED:
             self._order.remove(self._by_number.pop(number))
 
     def expect(self, number: int, parts: int) -> None:
-        """Say into how many parts an event has come apart; with none it is settled."""
+        """Set the number of parts of an event. An event without parts is settled."""
         if number != UNTRACKED:
             self._by_number[number].pending = parts
             self._advance()
 
-    def settle(self, number: int) -> None:
-        """Note that one part of an event is settled."""
+    def settle_event(self, number: int) -> None:
+        """Record that one part of an event is settled."""
         event = self._by_number.get(number)
         if event is not None and event.pending is not None:
             event.pending -= 1

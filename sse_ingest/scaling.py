@@ -1,24 +1,31 @@
-"""How many workers a pool should have: one pure function."""
+"""Compute the number of workers that a pool should have."""
 
 from math import ceil
 
 __all__ = ["workers_wanted"]
 
 BUSY = 0.7
-"""The share of its time that a worker should be busy: the rest takes up bursts without a queue."""
+"""The share of its time that a worker should be busy. The rest absorbs bursts without a queue."""
 
 DRAIN_S = 2.0
-"""A queue that has built up should be gone within this time."""
+"""The time in seconds within which a queue should become empty."""
 
 
 def workers_wanted(
     *, arrival_per_s: float, queued: int, seconds_per_event: float, workers: int, least: int, most: int
 ) -> int:
-    """Return the number of workers for the next second, `least` … `most`.
+    """Return the number of workers for the next second, from `least` to `most`.
 
-    The work of a second is what arrives in it and a share of what is queued; `seconds_per_event` is the measured time
-    that one event takes in a worker. A pool grows at once and shrinks by one at a time, so that a pause between two
-    bursts does not send home the workers of the second.
+    The load is the work that arrives in a second plus a share of the queued work. A pool grows in one step but shrinks by one
+    worker a second, so that a pause between two bursts does not end workers that the second burst needs.
+
+    Args:
+        arrival_per_s: events that arrived in the last second.
+        queued: events that wait for a worker.
+        seconds_per_event: measured time of one event in a worker, in seconds.
+        workers: the current number of workers.
+        least: the lower bound of the result.
+        most: the upper bound of the result.
     """
     load = (arrival_per_s + queued / DRAIN_S) * seconds_per_event
     wanted = ceil(load / BUSY)

@@ -1,7 +1,8 @@
-"""Sentiment and engagement of a tweet.
+"""Compute the sentiment and the engagement of a tweet.
 
-Two scorers: vaderSentiment's compound score (Hutto & Gilbert, "VADER: A Parsimonious Rule-based Model for Sentiment
-Analysis of Social Media Text", 2014), and the plain mean of word scores over a list such as the rtp-server's.
+There are two scorers of sentiment. One is vaderSentiment's compound score (Hutto & Gilbert, "VADER: A Parsimonious
+Rule-based Model for Sentiment Analysis of Social Media Text", 2014). The other is the mean of word scores from a list, such as
+that of the rtp-server.
 """
 
 import re
@@ -10,27 +11,38 @@ from functools import cache
 from math import isfinite, nan
 from typing import Literal
 
-__all__ = ["Scorer", "ScorerName", "engagement", "lexicon_scorer", "parse_emotion_values", "vader_scorer"]
+__all__ = [
+    "CHARACTERS_SCORED",
+    "Scorer",
+    "ScorerName",
+    "engagement",
+    "lexicon_scorer",
+    "parse_emotion_values",
+    "vader_scorer",
+]
 
 Scorer = Callable[[str], float]
 ScorerName = Literal["vader", "lexicon"]
+
+CHARACTERS_SCORED = 5000
+"""The most characters of a text that are scored: vaderSentiment's time grows with the square of the number of words."""
 
 _EDGE = re.compile(r"^[^\w'+-]+|[^\w'+-]+$")
 
 
 @cache
 def vader_scorer() -> Scorer:
-    """Return the scorer that gives vaderSentiment's compound score, −1 … 1."""
-    from sse_ingest.vader import Analyzer  # noqa: PLC0415 — only a process that scores loads it
+    """Return the scorer that computes vaderSentiment's compound score, −1 … 1."""
+    from sse_ingest.vader import Analyzer  # noqa: PLC0415 — imported here, so that only processes that score load it
 
     return Analyzer().compound
 
 
 def lexicon_scorer(values: Mapping[str, float]) -> Scorer:
-    """Return the scorer that gives the sum of the words' scores divided by the number of words.
+    """Return the scorer that computes the sum of the words' scores divided by the number of words.
 
-    Words are what blanks separate, without punctuation around them and in small letters. An entry of several words
-    counts where its words follow each other, the longest first; words of no entry count 0. An empty text scores 0.
+    Words are separated by whitespace, stripped of punctuation and compared in lower case. An entry of several words matches
+    consecutive words; the longest match counts. Other words score 0, and so does an empty text.
     """
     words_max = max((key.count(" ") + 1 for key in values), default=1)
 
@@ -50,7 +62,7 @@ def lexicon_scorer(values: Mapping[str, float]) -> Scorer:
 
 
 def parse_emotion_values(text: str) -> dict[str, float]:
-    """Read lines of ``word TAB score``. Raises ValueError, naming the line, for anything else."""
+    """Parse lines of ``word TAB score``. Raises ValueError with the line's number if a line has another form."""
     values: dict[str, float] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():

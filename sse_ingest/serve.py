@@ -1,4 +1,4 @@
-"""Starts the ingester from its settings, and ends it in order."""
+"""Start the ingester from its settings, and end it in order."""
 
 import gc
 import sys
@@ -6,57 +6,65 @@ from pathlib import Path
 
 import anyio
 import httpx
-import stamina
-import stamina.instrumentation
 from anyio.abc import Listener, SocketAttribute, SocketStream
 from msgspec.structs import replace
 
-from broker.errors import StartError
-from broker.program import logger, port_taken, ready
 from sse_ingest.console import Console
 from sse_ingest.hashtags import HashtagCounts
-from sse_ingest.ingest import Ingest, LineSettings, Stored, WriterSize
+from sse_ingest.ingest import Ingest, LineSettings, StoredState, WriterSize
 from sse_ingest.logger_stats import publish_statistics
 from sse_ingest.metrics import exported
 from sse_ingest.pool import PoolSize
 from sse_ingest.scoring import parse_emotion_values
-from sse_ingest.settings import Settings
+from sse_ingest.settings import IngestSettings
 from sse_ingest.sources import Source, StreamLimits, source_of
+from sse_ingest.sources.download import download
 from sse_ingest.status import figures
 from sse_ingest.store import Store
+from tweetwire.protocol.errors import StartError
+from tweetwire.runtime.listening import accept_forever, listen
+from tweetwire.runtime.program import logger, ready
 
 __all__ = ["serve"]
 
 SWITCH_INTERVAL_S = 0.0005
-"""The event loop waits this long for a reader that has much to read, at most; with Python's 5 ms workers would idle."""
+"""The longest time that the event loop waits for a busy reader thread. With Python's default of 5 ms, workers would be idle."""
 
 OBJECTS_PER_COLLECTION = 100_000
-"""Python's 700 would have a batch searched for cycles, of which it has none, dozens of times: a tenth of our time."""
+"""How many new objects start a garbage collection.
 
+A batch has no reference cycles. With Python's default of 700, the search for them would take a tenth of the ingester's time.
+"""
+
+WORD_LIST_BYTES_MAX = 16 << 20
 KEEP_EVERY_S = 3.0
 LAST_KEEP_S = 2.0
 
 log = logger()
 
 
-async def serve(settings: Settings, stop: anyio.Event) -> int:
-    """Ingest until `stop` or, with --until-end, the end of all sources. Returns the exit status."""
+async def serve(settings: IngestSettings, stop: anyio.Event) -> int:
+    """Ingest until `stop` is set or, with --until-end, until all sources have ended.
+
+    Returns:
+        The exit status: 1 if a source could not be read or an event was not written, else 0.
+
+    Raises:
+        StartError: a setting, MongoDB or a file cannot be used.
+    """
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     gc.freeze()
     gc.set_threshold(OBJECTS_PER_COLLECTION)
-    # The store logs an outage once; stamina by itself would log every try.
-    stamina.instrumentation.set_on_retry_hooks([])
     sources = _sources(settings)
     hashtags = HashtagCounts(settings.hashtags_file)
     hashtags.check()
     emotion_values = await _emotion_values(settings)
-    listener = await _listen(settings)
-    async with listener:
+    async with await listen(settings.host, settings.port, "--port") as listener:
         store = await _open_store(settings, stop)
         if store is None:
             return 0
         try:
-            stored = Stored(store, hashtags, await store.positions())
+            stored = StoredState(store, hashtags, await store.positions())
             writer = WriterSize(settings.batch_size, settings.flush_every)
             ingest = Ingest(sources, _line_settings(settings, emotion_values), writer, stored)
             return await _run(settings, stop, ingest, listener)
@@ -65,8 +73,8 @@ async def serve(settings: Settings, stop: anyio.Event) -> int:
                 await store.aclose()
 
 
-async def _open_store(settings: Settings, stop: anyio.Event) -> Store | None:
-    """Wait for MongoDB, unless `stop` comes first."""
+async def _open_store(settings: IngestSettings, stop: anyio.Event) -> Store | None:
+    """Wait for MongoDB and return the store, or None if `stop` is set first."""
     store: Store | None = None
     async with anyio.create_task_group() as tasks:
 
@@ -80,10 +88,11 @@ async def _open_store(settings: Settings, stop: anyio.Event) -> Store | None:
     return store
 
 
-async def _run(settings: Settings, stop: anyio.Event, ingest: Ingest, listener: Listener[SocketStream]) -> int:
+async def _run(settings: IngestSettings, stop: anyio.Event, ingest: Ingest, listener: Listener[SocketStream]) -> int:
     starts_by_itself = settings.autostart or settings.until_end
     async with anyio.create_task_group() as background:
-        background.start_soon(listener.serve, Console(ingest, is_autostarted=starts_by_itself).serve)
+        console = Console(ingest, is_autostarted=starts_by_itself)
+        background.start_soon(accept_forever, listener, console.serve, background)
         background.start_soon(_keep_up, ingest)
         if settings.broker:
             background.start_soon(publish_statistics, settings.login(), settings.stats_every, lambda: figures(ingest))
@@ -100,12 +109,12 @@ async def _run(settings: Settings, stop: anyio.Event, ingest: Ingest, listener: 
     return 1 if ingest.has_failed_sources or any(line.account.in_flight for line in ingest.lines) else 0
 
 
-async def _work(settings: Settings, stop: anyio.Event, ingest: Ingest) -> None:
-    """Run the lines to their end: the sources' own where --until-end asks for it, else that of `stop`.
+async def _work(settings: IngestSettings, stop: anyio.Event, ingest: Ingest) -> None:
+    """Run until all sources have ended (with --until-end), else until `stop` is set and everything read is written.
 
-    1. The readers stop, so that nothing new comes in.
-    2. The inboxes end behind what is in them, the pools behind the inboxes, the writer behind the pools.
-    3. What takes longer than --stop-within is given up, and the account tells of it.
+    1. The readers stop, so that no new events arrive.
+    2. The inboxes end once they are empty, then the pools, then the writer.
+    3. After --stop-within, the remaining events are abandoned, and the account shows them as in flight.
     """
     async with anyio.create_task_group() as work:
 
@@ -113,13 +122,13 @@ async def _work(settings: Settings, stop: anyio.Event, ingest: Ingest) -> None:
             await stop.wait()
             work.start_soon(ingest.drain)
             await anyio.sleep(settings.stop_within)
-            log.error("the time to stop is over", within_s=settings.stop_within)
+            log.error("shutdown timed out", within_s=settings.stop_within)
             work.cancel_scope.cancel()
 
         work.start_soon(watch)
         await ingest.run()
         if not settings.until_end and not stop.is_set():
-            log.info("every source has ended")
+            log.info("all sources ended")
             await stop.wait()
         work.cancel_scope.cancel()
 
@@ -130,7 +139,7 @@ async def _keep_up(ingest: Ingest) -> None:
         await ingest.keep()
 
 
-def _sources(settings: Settings) -> list[Source]:
+def _sources(settings: IngestSettings) -> list[Source]:
     limits = StreamLimits(
         silence_s=settings.silence,
         pause_s=settings.reconnect_pause,
@@ -138,7 +147,7 @@ def _sources(settings: Settings) -> list[Source]:
         event_bytes_max=settings.event_bytes_max,
     )
     if not settings.source:
-        raise StartError("there is nothing to read; give a source: --source http://HOST:4000/tweets/1 or replay:FILE")
+        raise StartError("no source is given; give one: --source http://HOST:4000/tweets/1 or --source replay:FILE")
     token = settings.mastodon_token.get_secret_value().strip()
     rate = settings.replay_rate or None
     sources: dict[str, Source] = {}
@@ -152,28 +161,21 @@ def _sources(settings: Settings) -> list[Source]:
     return list(sources.values())
 
 
-def _line_settings(settings: Settings, emotion_values: dict[str, float] | None) -> LineSettings:
+def _line_settings(settings: IngestSettings, emotion_values: dict[str, float] | None) -> LineSettings:
     pool = PoolSize(settings.workers_min, settings.workers_max, settings.worker_events, settings.worker_timeout)
     return LineSettings(pool, settings.inbox_size, settings.scorer, emotion_values)
 
 
-async def _emotion_values(settings: Settings) -> dict[str, float] | None:
+async def _emotion_values(settings: IngestSettings) -> dict[str, float] | None:
     if settings.scorer != "lexicon":
         return None
     where = settings.emotion_values
     try:
         if where.startswith(("http://", "https://")):
-            async with httpx.AsyncClient(timeout=10, follow_redirects=True) as client:
-                text = (await client.get(where)).raise_for_status().text
+            body = await anyio.to_thread.run_sync(download, where, WORD_LIST_BYTES_MAX, abandon_on_cancel=True)
+            text = body.decode()
         else:
             text = await anyio.Path(Path(where)).read_text("utf-8")
         return parse_emotion_values(text)
     except (OSError, httpx.HTTPError, httpx.InvalidURL, ValueError) as error:
         raise StartError(f"cannot use the emotion values of {where}: {error}") from error
-
-
-async def _listen(settings: Settings) -> Listener[SocketStream]:
-    try:
-        return await anyio.create_tcp_listener(local_host=settings.host, local_port=settings.port)
-    except OSError as error:
-        raise port_taken(error, settings.host, settings.port, "--port") from error

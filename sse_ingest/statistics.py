@@ -1,4 +1,4 @@
-"""Percentiles of what took how long, and what `logger_stats` says every few seconds."""
+"""Percentiles of durations, as the topic `logger_stats` reports them."""
 
 from collections import deque
 from collections.abc import Sequence
@@ -16,23 +16,23 @@ def percentile(ordered: Sequence[float], share: float) -> float:
 
 
 def summary_ms(seconds: Sequence[float]) -> dict[str, float | None]:
-    """Return p75, p85 and p95 of durations in milliseconds; None where nothing was measured."""
+    """Return p75, p85 and p95 of durations in milliseconds; None without any durations."""
     ordered = sorted(seconds)
     return {f"p{share}": round(percentile(ordered, share) * 1000, 3) if ordered else None for share in PERCENTILES}
 
 
 class Timings:
-    """Durations in seconds since they were last taken, the latest of them where there are very many."""
+    """Durations in seconds since the last `take`, at most the newest `SAMPLES_MAX`."""
 
     def __init__(self) -> None:
         self._samples: deque[float] = deque(maxlen=SAMPLES_MAX)
 
-    def add(self, *seconds: float) -> None:
-        """Note durations."""
+    def add_seconds(self, *seconds: float) -> None:
+        """Add durations."""
         self._samples.extend(seconds)
 
-    def take(self) -> dict[str, float | None]:
-        """Return the percentiles of what was noted, in milliseconds, and begin anew."""
+    def take_percentiles(self) -> dict[str, float | None]:
+        """Return the percentiles of the durations in milliseconds, and forget the durations."""
         summary = summary_ms(self._samples)
         self._samples.clear()
         return summary

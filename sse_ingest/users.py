@@ -1,7 +1,7 @@
-"""What a batch of new tweets changes in `users` and `users_engagements`: pure functions from documents to documents.
+"""Compute the changes that a batch of new tweets makes to `users` and `users_engagements`, as pure functions.
 
-Both count a user's tweets. They are only ever given tweets that are inserted in the same transaction, which is what
-makes the counts exact (see `sse_ingest.store`).
+Both collections count a user's tweets. The counts are exact because these functions receive only tweets that are inserted in
+the same transaction (see `sse_ingest.store`).
 """
 
 from collections.abc import Iterable
@@ -12,23 +12,23 @@ import bson
 from bson.raw_bson import RawBSONDocument
 from msgspec import Struct
 
-from sse_ingest.handover import Scored
+from sse_ingest.handover import ScoredTweet
 
 __all__ = ["LAST_SCORES", "Seen", "by_user", "engagement_document", "user_document", "user_update"]
 
 LAST_SCORES = 20
-"""How many of a user's latest engagement scores are kept."""
+"""The number of a user's latest engagement scores that are kept."""
 
 
 class Seen(Struct):
-    """What a batch says of one user: the profile (BSON) of the latest tweet, and each tweet's engagement in order."""
+    """A batch's data about one user: the profile (BSON) of the latest tweet, and each tweet's engagement in order."""
 
     profile: bytes
     scores: list[float]
 
 
-def by_user(tweets: Iterable[Scored]) -> dict[str, Seen]:
-    """Gather new tweets, in their order of arrival, by their authors."""
+def by_user(tweets: Iterable[ScoredTweet]) -> dict[str, Seen]:
+    """Group new tweets by author, keeping their order of arrival."""
     users: dict[str, Seen] = {}
     for tweet in tweets:
         seen = users.get(tweet.user_id)
@@ -53,7 +53,7 @@ def user_update(seen: Seen, now: datetime) -> dict[str, Any]:
 
 
 def engagement_document(user_id: str, seen: Seen, before: dict[str, Any] | None = None) -> dict[str, Any]:
-    """Return a user's engagement after the batch; `before` is the document as it was, None for a new user."""
+    """Return a user's engagement after the batch; `before` is the stored document, None for a new user."""
     before = before or {}
     tweets = before.get("tweets", 0) + len(seen.scores)
     total = before.get("engagement_sum", 0.0) + sum(seen.scores)
@@ -67,7 +67,7 @@ def engagement_document(user_id: str, seen: Seen, before: dict[str, Any] | None 
 
 
 def _joined(*documents: bytes) -> RawBSONDocument:
-    """Return a document with the members of several, which must not have the same ones."""
+    """Return a document with the members of all `documents`, which must not share a member."""
     # BSON (https://bsonspec.org): the length of the whole in four bytes, the members, a zero byte.
     members = b"".join([document[4:-1] for document in documents])
     return RawBSONDocument(b"%b%b\0" % ((len(members) + 5).to_bytes(4, "little"), members))

@@ -1,7 +1,7 @@
-"""Imported by the server that workers are forked from, so that a replaced worker starts with everything loaded.
+"""Load everything that workers need. The fork server imports this module, so that a new worker starts at once.
 
-With a panic message in a hundred at 1000 tweets/s ten workers a second are replaced: a fork costs milliseconds, an
-import of the lexicon a hundred times that.
+Each kill message (`Panic`) ends a worker. If one message in a hundred is one, 1000 tweets/s mean ten new workers a second. A
+fork takes milliseconds; importing the lexicon takes a hundred times as long.
 """
 
 import gc
@@ -12,5 +12,5 @@ from sse_ingest.scoring import vader_scorer
 __all__ = ["sse_ingest"]
 
 vader_scorer()
-# What is loaded here lives as long as any worker: no collection need look at it, and its pages stay shared.
+# Objects loaded here live as long as the workers. Frozen, they are skipped by collections and their pages stay shared.
 gc.freeze()

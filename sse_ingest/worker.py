@@ -1,7 +1,7 @@
-"""A worker process: takes events, unwraps and scores them, hands them back, and dies of what it cannot bear.
+"""A worker process: it converts events to tweets, scores these, and returns them. An event that it cannot process ends it.
 
-A kill message, or an exception that no shape foresees, ends the process, after it has handed back what it had done and
-said what it died of. It knows nothing of the network and of MongoDB; its stream's end is its own.
+A kill message, or an exception that no shape expects, ends the process, after it has returned the earlier outcomes and the
+cause. A worker uses neither the network nor MongoDB. It ends when the stream of its tasks ends.
 """
 
 import os
@@ -15,27 +15,30 @@ from time import perf_counter
 import bson
 from msgspec import Struct
 
-from sse_ingest.documents import profile_document, tweet_document
-from sse_ingest.found import Notice, Panic, Tweet, Unusable
-from sse_ingest.handover import LENGTH, Finding, NoticeFound, RawEvent, Rejected, Reply, Scored, decode_task, frame
-from sse_ingest.scoring import Scorer, ScorerName, engagement, lexicon_scorer, vader_scorer
+from sse_ingest.documents import Scores, profile_document, tweet_document
+from sse_ingest.found import Panic, Rejected, Tweet
+from sse_ingest.handover import LENGTH, Outcome, RawEvent, Reply, ScoredTweet, decode_task, frame
+from sse_ingest.scoring import CHARACTERS_SCORED, Scorer, ScorerName, engagement, lexicon_scorer, vader_scorer
 from sse_ingest.shapes import SHAPES, Shape
 
-__all__ = ["Job", "find", "scorer_of", "work"]
+__all__ = ["WorkerJob", "find", "scorer_of", "work"]
 
 TEXTS_REMEMBERED = 10_000
 CHARACTERS_REMEMBERED = 1000
-"""Longer texts are rare, and thousands of very long ones would fill the memory; they are scored each time."""
+"""The longest text whose score is cached. Longer texts are rare, and thousands of very long ones would fill the memory."""
 
 NICENESS = 5
-"""What is scored ahead waits for MongoDB anyway; so where cores are few MongoDB and the ingester go first."""
+"""The priority of workers. On few cores, MongoDB and the ingester should run first, since they limit the rate."""
 
 DOCUMENT_BYTES_MAX = 1 << 18
-"""A document has a few KB; with much more its change event would not fit a line of the broker's (1 MiB)."""
+"""The largest document.
+
+A document has a few KB; the change event of a much larger one would not fit in a line of the broker (1 MiB).
+"""
 
 
-class Job(Struct, frozen=True):
-    """What a worker does with each event; `emotion_values` is for the scorer ``lexicon``."""
+class WorkerJob(Struct, frozen=True):
+    """The processing of each event; `emotion_values` is for the scorer ``lexicon``."""
 
     shape: Shape
     origin: str
@@ -44,68 +47,67 @@ class Job(Struct, frozen=True):
     emotion_values: dict[str, float] | None = None
 
 
-def scorer_of(job: Job) -> Scorer:
-    """Return the function that scores a text; it remembers the newest texts, since what is retweeted comes again and again."""
+def scorer_of(job: WorkerJob) -> Scorer:
+    """Return the function that scores a text; it caches recent texts, since retweets repeat them."""
     scorer = vader_scorer() if job.scorer == "vader" else lexicon_scorer(job.emotion_values or {})
     remembered = lru_cache(TEXTS_REMEMBERED)(scorer)
     return lambda text: remembered(text) if len(text) <= CHARACTERS_REMEMBERED else scorer(text)
 
 
-def work(job: Job, pipe: socket.socket) -> None:
-    """Serve tasks from `pipe` until it ends, in a process of its own."""
-    # Ctrl-C and a supervisor's SIGTERM reach the whole group; workers end when the ingester has drained them.
+def work(job: WorkerJob, pipe: socket.socket) -> None:
+    """Serve tasks from `pipe` until it ends. Runs in a separate process."""
+    # Ctrl-C and a supervisor's SIGTERM reach the whole group, but workers must live until the ingester has drained them.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     os.nice(NICENESS)
     score = scorer_of(job)
     with pipe, pipe.makefile("rb") as incoming:
         while len(head := incoming.read(LENGTH)) == LENGTH:
-            reply = carry_out(decode_task(incoming.read(int.from_bytes(head, "big"))).events, job, score)
+            reply = score_events(decode_task(incoming.read(int.from_bytes(head, "big"))).events, job, score)
             pipe.sendall(frame(reply))
             if reply.failure is not None:
                 os._exit(1)
 
 
-def carry_out(events: list[RawEvent], job: Job, score: Scorer) -> Reply:
-    """Return what the events hold, up to the first that kills."""
+def score_events(events: list[RawEvent], job: WorkerJob, score: Scorer) -> Reply:
+    """Return the outcomes of events, up to the first event that kills the worker."""
     reply = Reply([], [])
     for event in events:
         began = perf_counter()
         try:
-            reply.findings.append(find(event, job, score, datetime.now(UTC)))
-        except Exception as error:  # noqa: BLE001 — whatever it is, the worker dies of it and the event is set aside
-            reply.failure = _last_words(error)
+            reply.outcomes.append(find(event, job, score, datetime.now(UTC)))
+        except MemoryError:
+            # Memory is short on the machine, not in the event: die without a report, so that the events are tried again.
+            raise
+        except Exception as error:  # noqa: BLE001 — the worker must die of any error, and the event is rejected
+            reply.failure, reply.is_panic = _last_words(error), isinstance(error, Panic)
             break
         reply.seconds.append(perf_counter() - began)
     return reply
 
 
-def find(event: RawEvent, job: Job, score: Scorer, now: datetime) -> list[Finding]:
-    """Unwrap and score one event. Raises `Panic`, or what a defect raises."""
+def find(event: RawEvent, job: WorkerJob, score: Scorer, now: datetime) -> list[Outcome]:
+    """Convert one event to tweets and score them. Raises `Panic`, or an unexpected exception of a shape."""
     if event.fault is not None:
         return [Rejected(event.fault)]
-    findings: list[Finding] = []
-    for found in SHAPES[job.shape](event.type, event.data, job.origin):
-        match found:
-            case Tweet():
-                findings.append(_scored(found, job, score, now))
-            case Notice():
-                findings.append(NoticeFound(found.name))
-            case Unusable():
-                findings.append(Rejected(found.error, found.raw))
-    return findings
+    return [
+        _scored(found, job, score, now) if isinstance(found, Tweet) else found
+        for found in SHAPES[job.shape](event.type, event.data, job.origin)
+    ]
 
 
-def _scored(tweet: Tweet, job: Job, score: Scorer, now: datetime) -> Scored | Rejected:
+def _scored(tweet: Tweet, job: WorkerJob, score: Scorer, now: datetime) -> ScoredTweet | Rejected:
+    if len(tweet.text) > DOCUMENT_BYTES_MAX:
+        # Check this before the document is built; a character takes at least one byte.
+        return Rejected(f"the tweet's text has {len(tweet.text)} characters, more than {DOCUMENT_BYTES_MAX}")
     reached = engagement(tweet.favorite_count, tweet.retweet_count, tweet.user.followers_count)
-    document = bson.encode(
-        tweet_document(tweet, sentiment=score(tweet.text), engagement=reached, source=job.source, ingested_at=now)
-    )
+    scores = Scores(score(tweet.text[:CHARACTERS_SCORED]), reached)
+    document = bson.encode(tweet_document(tweet, scores, source=job.source, ingested_at=now))
     profile = bson.encode(profile_document(tweet.user))
     for name, made in (("the tweet's", document), ("its author's", profile)):
         if len(made) > DOCUMENT_BYTES_MAX:
             return Rejected(f"{name} document has {len(made)} bytes, more than {DOCUMENT_BYTES_MAX}")
-    return Scored(
+    return ScoredTweet(
         id=tweet.id,
         user_id=tweet.user.id,
         document=document,

@@ -1,5 +1,5 @@
-"""What services that consume events are written with, and the stress subscriber that judges whether a broker is honest."""
+"""The library for services that consume events, and the stress subscriber that checks a broker's promises."""
 
-from subscriber.app import Delivery, Subscriber
+from subscriber.handlers.app import Delivery, Subscriber
 
 __all__ = ["Delivery", "Subscriber"]

@@ -1,4 +1,4 @@
-"""``python -m subscriber``: the stress run; with a command, ``publish`` or ``history``, something else."""
+"""``python -m subscriber`` runs the stress test; the commands ``publish`` and ``history`` are other programs."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -9,15 +9,15 @@ import anyio
 import msgspec
 from prometheus_client import REGISTRY
 
-from broker.errors import StartError
-from broker.program import run
-from subscriber.history import HistorySettings, show_history
-from subscriber.metrics import RunCollector
-from subscriber.page import page
-from subscriber.publishing import PublishSettings, publish
-from subscriber.report import Report, reporter
-from subscriber.settings import SubscriberSettings
-from subscriber.stress import Stress
+from subscriber.handlers.history import HistorySettings, show_history
+from subscriber.stress.metrics import RunCollector
+from subscriber.stress.page import page
+from subscriber.stress.publishing import PublishSettings, publish
+from subscriber.stress.report import StressReport, reporter
+from subscriber.stress.run import Stress
+from subscriber.stress.settings import SubscriberSettings
+from tweetwire.runtime.output import naming_flag
+from tweetwire.runtime.program import run
 
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "publish": partial(run, PublishSettings, publish),
@@ -26,7 +26,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
 
 
 async def serve(settings: SubscriberSettings, stop: anyio.Event) -> int:
-    """Run until `stop`, the count or the time; returns 1 if anything was lost, doubled or out of order."""
+    """Run until `stop`, the count or the time. Return 1 if anything was lost, doubled or out of order, else 0."""
     stress = Stress(settings, stop)
     REGISTRY.register(RunCollector(stress.account.ledgers, stress.account.latency))
     with reporter(settings.report) as show:
@@ -35,7 +35,7 @@ async def serve(settings: SubscriberSettings, stop: anyio.Event) -> int:
     return 0 if report.is_right else 1
 
 
-async def _write(report: Report, settings: SubscriberSettings) -> None:
+async def _write(report: StressReport, settings: SubscriberSettings) -> None:
     if settings.json_file is not None:
         await _write_file(settings.json_file, msgspec.json.encode(report).decode() + "\n", "--json-file")
     if settings.html is not None:
@@ -43,14 +43,13 @@ async def _write(report: Report, settings: SubscriberSettings) -> None:
 
 
 async def _write_file(path: Path, text: str, flag: str) -> None:
-    try:
+    # Write the file in place instead of replacing it: a person may name a pipe or /dev/stdout.
+    with naming_flag(path, flag):
         await anyio.Path(path).write_text(text, "utf-8")
-    except OSError as error:
-        raise StartError(f"cannot write {path}: {error.strerror}; choose another: {flag}") from error
 
 
 def main(argv: Sequence[str]) -> int:
-    """Carry out a command, or the stress run. Returns the exit status."""
+    """Run a command, or the stress test if there is none, and return the exit status."""
     if argv and argv[0] in COMMANDS:
         return COMMANDS[argv[0]](argv[1:])
     return run(SubscriberSettings, serve, argv)

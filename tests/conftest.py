@@ -1,56 +1,86 @@
-"""Real servers for tests, one each a session."""
+"""Real servers for the tests, each started once in a session."""
 
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from shutil import rmtree
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from demo.mongod import mongodb
-from tests.certificates import make_certificates
-from tests.mongodb import container, servers
-from tests.processes import BrokerProcess
+from tests.support.certificates import make_certificates
+from tests.support.mongodb import container, servers
+from tests.support.paths import ROOT
+from tests.support.processes import BrokerProcess
 
-# How fast inputs are drawn tells of the machine and not of the code.
+# The time to draw inputs depends on the machine, not on the code.
 settings.register_profile("tweetwire", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tweetwire")
 
 
-ROOT = Path(__file__).parent
-# The folders whose files take longest, the longest first; of the others, many short files are left for the end.
-LONGEST_FIRST = ("stack", "spark", "sse_ingest", "change_stream", "dashboard", "subscriber", "demo")
+# The slowest paths below tests/, the slowest first. All other files come last.
+LONGEST_FIRST = (
+    "demo/test_demo.py",
+    "spark",
+    "sse_ingest",
+    "change_stream",
+    "dashboard",
+    "subscriber",
+    "demo",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What takes longest begins first, so that the workers end at about the same time."""
-    ranks = {name: rank for rank, name in enumerate(LONGEST_FIRST)}
-    items.sort(key=lambda item: ranks.get(item.path.relative_to(ROOT).parts[0], len(ranks)))
+    """Run the longest tests first, so that the workers end at about the same time."""
+    ranks = {ROOT / "tests" / path: rank for rank, path in enumerate(LONGEST_FIRST)}
+    items.sort(key=lambda item: min(ranks.get(path, len(ranks)) for path in (item.path, *item.path.parents)))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _config_folder(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Use an empty folder for saved brokers, so that tests neither read nor change those of the user."""
+    os.environ["XDG_CONFIG_HOME"] = str(tmp_path_factory.mktemp("config"))
 
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    """A real broker on a folder and a free port of its own."""
+    """A real broker with its own folder and a free port."""
     with BrokerProcess(tmp_path / "broker") as process:
         yield process
 
 
+@pytest.fixture(scope="module")
+def shared_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
+    """A real broker shared by the tests of a file; each test uses a separate topic."""
+    folder = tmp_path_factory.mktemp("data")
+    with BrokerProcess(folder / "broker") as process:
+        yield process
+    rmtree(folder)
+
+
+@pytest.fixture
+def topic(request: pytest.FixtureRequest) -> str:
+    """The name of the test, without its parameters."""
+    return str(request.node.name).partition("[")[0]
+
+
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of an authority of our own, and of certificates for a server and a client."""
+    """A folder with a test authority, and with certificates for a server and a client."""
     return make_certificates(tmp_path_factory.mktemp("pki"))
 
 
 @pytest.fixture
 def anyio_backend() -> tuple[str, dict[str, bool]]:
-    """Async tests run where the programs do."""
+    """Run async tests on the event loop of the programs."""
     return "asyncio", {"use_uvloop": True}
 
 
 def pytest_configure() -> None:
-    """Look once, and before the workers start, what MongoDB can be had."""
+    """Find the available MongoDB servers once, before the workers start."""
     servers()
-    # Hundreds of our programs are started; without their bytecode on the disk each compiles itself, a quarter of its start.
+    # The tests start hundreds of programs. Without bytecode on the disk, each spends a quarter of its start on compiling.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 
@@ -62,7 +92,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture(scope="session")
 def mongo_url(request: pytest.FixtureRequest) -> str:
-    """A real replica set of one member; each test takes a database of its own."""
+    """A real replica set of one member; each test uses a separate database."""
     url: str = request.getfixturevalue(f"{getattr(request, 'param', 'embedded')}_mongo_url")
     return url
 

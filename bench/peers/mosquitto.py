@@ -1,4 +1,4 @@
-"""mosquitto: MQTT at QoS 2, persistent sessions."""
+"""The peer mosquitto: MQTT at QoS 2, persistent sessions."""
 
 import threading
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from pathlib import Path
 import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
-from bench.peers.peer import Consumed, Peer, Task, server
+from bench.peers.peer import Consumed, PeerBroker, PeerTask, server
 
 __all__ = ["MOSQUITTO"]
 
@@ -33,8 +33,8 @@ def _client(name: str) -> mqtt.Client:
     return client
 
 
-def _prepare(task: Task) -> None:
-    """Let the broker know the consumer, so that it keeps what is published before that one comes."""
+def _prepare(task: PeerTask) -> None:
+    """Create the consumer's session, so that the broker keeps messages published before the consumer connects."""
     subscribed = threading.Event()
     client = _client("reader")
     client.on_subscribe = lambda *_: subscribed.set()
@@ -42,12 +42,12 @@ def _prepare(task: Task) -> None:
     client.loop_start()
     client.subscribe("bench", _EXACTLY_ONCE)
     if not subscribed.wait(10):
-        raise RuntimeError("mosquitto does not take a subscription")
+        raise RuntimeError("mosquitto did not confirm the subscription")
     client.disconnect()
     client.loop_stop()
 
 
-def _publish(task: Task) -> None:
+def _publish(task: PeerTask) -> None:
     client = _client("writer")
     client.connect("127.0.0.1", task.port)
     client.loop_start()
@@ -60,7 +60,7 @@ def _publish(task: Task) -> None:
     client.loop_stop()
 
 
-def _consume(task: Task) -> float:
+def _consume(task: PeerTask) -> float:
     consumed = Consumed(task.events)
     client = _client("reader")
 
@@ -74,4 +74,6 @@ def _consume(task: Task) -> float:
     return consumed.rate()
 
 
-MOSQUITTO = Peer("mosquitto QoS 2", "mosquitto", "in memory (saved every second)", _start, _prepare, _publish, _consume)
+MOSQUITTO = PeerBroker(
+    "mosquitto QoS 2", "mosquitto", "in memory (saved every second)", _start, _prepare, _publish, _consume
+)

@@ -1,4 +1,4 @@
-"""NATS JetStream: a file stream and a durable pull consumer with explicit acknowledgements."""
+"""The peer NATS JetStream: a file stream and a durable pull consumer with explicit acknowledgements."""
 
 import asyncio
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from pathlib import Path
 import nats
 from nats.js.api import StorageType
 
-from bench.peers.peer import Consumed, Peer, Task, server
+from bench.peers.peer import Consumed, PeerBroker, PeerTask, server
 
 __all__ = ["NATS"]
 
@@ -19,7 +19,7 @@ def _start(home: Path, port: int) -> Iterator[None]:
         yield
 
 
-def _prepare(task: Task) -> None:
+def _prepare(task: PeerTask) -> None:
     async def make() -> None:
         client = await nats.connect(f"nats://127.0.0.1:{task.port}")
         stream = client.jetstream()
@@ -29,7 +29,7 @@ def _prepare(task: Task) -> None:
     asyncio.run(make())
 
 
-def _publish(task: Task) -> None:
+def _publish(task: PeerTask) -> None:
     async def publish() -> None:
         client = await nats.connect(f"nats://127.0.0.1:{task.port}")
         stream = client.jetstream()
@@ -41,7 +41,7 @@ def _publish(task: Task) -> None:
     asyncio.run(publish())
 
 
-def _consume(task: Task) -> float:
+def _consume(task: PeerTask) -> float:
     async def consume() -> float:
         consumed = Consumed(task.events)
         client = await nats.connect(f"nats://127.0.0.1:{task.port}")
@@ -62,6 +62,6 @@ def _consume(task: Task) -> float:
     return asyncio.run(consume())
 
 
-NATS = Peer(
+NATS = PeerBroker(
     "NATS JetStream", "nats-server", "in the file (synced every 2 minutes)", _start, _prepare, _publish, _consume
 )

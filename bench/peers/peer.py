@@ -1,26 +1,24 @@
-"""What is measured of a peer: publish, deliver, acknowledge, one publisher and one consumer, each a process."""
+"""Run one task on a peer (a broker of another project): one process publishes, and another consumes and acknowledges."""
 
 import shutil
-import socket
-import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
 from bench.programs import folder
-from demo.ports import free_port
+from demo.ports import free_port, is_listened_on
+from tweetwire.runtime.launching import ProgramProcess
 
-__all__ = ["Consumed", "Peer", "Task", "server"]
-
-_START_S = 60.0
+__all__ = ["Consumed", "PeerBroker", "PeerTask", "server"]
 
 
 @dataclass(frozen=True)
-class Task:
-    """`events` messages of `size` bytes through the server on `port` of this machine."""
+class PeerTask:
+    """The task to send `events` messages of `size` bytes through the server on `port` of this machine."""
 
     port: int
     events: int
@@ -28,50 +26,50 @@ class Task:
 
     @property
     def body(self) -> bytes:
-        """What every message holds."""
+        """The content of every message."""
         return b"x" * self.size
 
 
 @dataclass
 class Consumed:
-    """Counts what has come; the clock runs from the first message to the last acknowledgement."""
+    """Counts received messages; the clock runs from the first message to the last acknowledgement."""
 
     wanted: int
     received: int = 0
     began: float = 0.0
 
     def note(self, count: int) -> bool:
-        """Take note of `count` messages; returns whether these were the last."""
+        """Count `count` messages. Returns whether these were the last."""
         self.began = self.began or time.perf_counter()
         self.received += count
         return self.received >= self.wanted
 
     def rate(self) -> float:
-        """Messages a second."""
+        """Return the messages a second."""
         return self.received / (time.perf_counter() - self.began)
 
 
 @dataclass(frozen=True)
-class Peer:
-    """A broker to compare with: the `program` it needs, and what its confirmation promises with the settings used."""
+class PeerBroker:
+    """A broker to compare with: its `program`, and what its confirmations promise with the settings used."""
 
     name: str
     program: str
     promise: str
     start: Callable[[Path, int], "Iterator[None]"]
-    prepare: Callable[[Task], None]
-    publish: Callable[[Task], None]
-    consume: Callable[[Task], float]
+    prepare: Callable[[PeerTask], None]
+    publish: Callable[[PeerTask], None]
+    consume: Callable[[PeerTask], float]
 
     @property
     def is_installed(self) -> bool:
-        """Whether its server is on this machine."""
+        """Whether the server is installed on this machine."""
         return shutil.which(self.program, path="/usr/bin:/usr/sbin:/usr/local/bin:/usr/lib/rabbitmq/bin") is not None
 
     def rate(self, events: int, size: int) -> float:
-        """Messages a second from the first received to the last acknowledged, the publisher going on meanwhile."""
+        """Return the messages a second, from the first received to the last acknowledged, while the publisher still sends."""
         port = free_port()
-        task = Task(port, events, size)
+        task = PeerTask(port, events, size)
         with folder() as home, contextmanager(self.start)(home, port):
             self.prepare(task)
             publisher = get_context("spawn").Process(target=self.publish, args=(task,), daemon=True)
@@ -83,26 +81,10 @@ class Peer:
                 publisher.kill()
 
 
-@contextmanager
-def server(log: Path, port: int, *command: object, environment: Mapping[str, str] | None = None) -> Iterator[None]:
-    """Run a server until the block ends; it is ready when its port answers. Raises RuntimeError with its log."""
-    with log.open("wb") as output:
-        process = subprocess.Popen(list(map(str, command)), stdout=output, stderr=output, env=environment)
-    with process:
-        try:
-            _wait_for(port, process, log)
-            yield
-        finally:
-            process.terminate()
+def server(log: Path, port: int, *command: object, environment: Mapping[str, str] | None = None) -> ProgramProcess:
+    """Return a server that runs until its block ends; it is ready when its port answers."""
+    return ProgramProcess(list(map(str, command)), log, find_address=partial(_answering, port), environment=environment)
 
 
-def _wait_for(port: int, process: "subprocess.Popen[bytes]", log: Path) -> None:
-    deadline = time.monotonic() + _START_S
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
-            socket.create_connection(("127.0.0.1", port), 1).close()
-        except OSError:
-            time.sleep(0.05)
-        else:
-            return
-    raise RuntimeError(f"{process.args!r} did not start:\n{log.read_text()[-2000:]}")
+def _answering(port: int) -> str | None:
+    return f"127.0.0.1:{port}" if is_listened_on(port) else None

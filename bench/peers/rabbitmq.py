@@ -1,4 +1,4 @@
-"""RabbitMQ: a durable queue, persistent messages, publisher confirms, acknowledgements of many at once."""
+"""The peer RabbitMQ: a durable queue, persistent messages, publisher confirms, acknowledgements of several at once."""
 
 import asyncio
 import os
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import aio_pika
 
-from bench.peers.peer import Consumed, Peer, Task, server
+from bench.peers.peer import Consumed, PeerBroker, PeerTask, server
 from demo.ports import free_port
 
 __all__ = ["RABBITMQ"]
@@ -17,7 +17,7 @@ _ACK_EVERY = 200
 
 
 def _start(home: Path, port: int) -> Iterator[None]:
-    # A name server of our own, in the foreground, since the one that Erlang starts outlives everybody.
+    # A separate name server in the foreground, because the one that Erlang starts never ends.
     names = free_port()
     environment = os.environ | {
         "HOME": str(home),
@@ -40,11 +40,11 @@ def _start(home: Path, port: int) -> Iterator[None]:
         yield
 
 
-def _url(task: Task) -> str:
+def _url(task: PeerTask) -> str:
     return f"amqp://127.0.0.1:{task.port}/"
 
 
-def _prepare(task: Task) -> None:
+def _prepare(task: PeerTask) -> None:
     async def make() -> None:
         async with await aio_pika.connect(_url(task)) as connection:
             channel = await connection.channel()
@@ -53,7 +53,7 @@ def _prepare(task: Task) -> None:
     asyncio.run(make())
 
 
-def _publish(task: Task) -> None:
+def _publish(task: PeerTask) -> None:
     async def publish() -> None:
         async with await aio_pika.connect(_url(task)) as connection:
             channel = await connection.channel(publisher_confirms=True)
@@ -67,7 +67,7 @@ def _publish(task: Task) -> None:
     asyncio.run(publish())
 
 
-def _consume(task: Task) -> float:
+def _consume(task: PeerTask) -> float:
     async def consume() -> float:
         consumed = Consumed(task.events)
         async with await aio_pika.connect(_url(task)) as connection:
@@ -86,4 +86,6 @@ def _consume(task: Task) -> float:
     return asyncio.run(consume())
 
 
-RABBITMQ = Peer("RabbitMQ", "rabbitmq-server", "on the disk (durable, confirms)", _start, _prepare, _publish, _consume)
+RABBITMQ = PeerBroker(
+    "RabbitMQ", "rabbitmq-server", "on the disk (durable, confirms)", _start, _prepare, _publish, _consume
+)

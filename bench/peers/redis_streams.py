@@ -1,4 +1,4 @@
-"""Redis Streams: a consumer group on a stream, the append-only file synced before every reply."""
+"""The peer Redis Streams: a consumer group on a stream, with the append-only file synced before every reply."""
 
 import subprocess
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import redis
 
-from bench.peers.peer import Consumed, Peer, Task, server
+from bench.peers.peer import Consumed, PeerBroker, PeerTask, server
 from bench.programs import folder
 from demo.ports import free_port
 
@@ -22,12 +22,12 @@ def _start(home: Path, port: int) -> Iterator[None]:
         yield
 
 
-def _prepare(task: Task) -> None:
+def _prepare(task: PeerTask) -> None:
     with redis.Redis(port=task.port) as client:
         client.xgroup_create("bench", "readers", id="0", mkstream=True)
 
 
-def _publish(task: Task) -> None:
+def _publish(task: PeerTask) -> None:
     with redis.Redis(port=task.port) as client:
         for first in range(0, task.events, _BATCH):
             pipeline = client.pipeline(transaction=False)
@@ -36,7 +36,7 @@ def _publish(task: Task) -> None:
             pipeline.execute()
 
 
-def _consume(task: Task) -> float:
+def _consume(task: PeerTask) -> float:
     consumed = Consumed(task.events)
     with redis.Redis(port=task.port) as client:
         while True:
@@ -47,11 +47,13 @@ def _consume(task: Task) -> float:
                     return consumed.rate()
 
 
-REDIS = Peer("Redis Streams", "redis-server", "on the disk (appendfsync always)", _start, _prepare, _publish, _consume)
+REDIS = PeerBroker(
+    "Redis Streams", "redis-server", "on the disk (appendfsync always)", _start, _prepare, _publish, _consume
+)
 
 
 def xadds_per_second(events: int, size: int) -> float:
-    """Measure what redis-benchmark reaches with one connection, 1,000 XADD at a time, synced like the peer above."""
+    """Measure redis-benchmark with one connection and pipelines of 1,000 XADD, with the same file syncs as the peer."""
     port = free_port()
     with folder() as home, contextmanager(_start)(home, port):
         command = ["redis-benchmark", "-p", str(port), "-c", "1", "-P", "1000", "-n", str(events), "--csv"]

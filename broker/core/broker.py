@@ -1,304 +1,300 @@
-"""The broker: topics, sessions, and what happens to a batch.
+"""The broker: every decision about sessions and topics, without waiting. It leaves the I/O to do in `work`.
 
-One event's path: `execute` has a published event accepted into its topic's pending batch; whoever writes the batch calls
-`committed`, which makes it visible, confirms it to the publishers and delivers it; an `ack` settles it and makes room
-for the next.
+One event's way: `execute` adds a published event to its topic's pending batch. The code that writes the batch calls
+`committed`, which makes the event visible, confirms it to its publisher and delivers it. An `ack` settles the event, and makes
+room for the next one.
 """
 
-from contextlib import suppress
-from typing import Final, Protocol
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
 
 from broker.core.access import EVERYTHING, Access
-from broker.core.chains import Chains
-from broker.core.consumer import Consumer
-from broker.core.dead_letters import DEAD_LETTERS, REJECTED_LINES, rejected_line
-from broker.core.delivery import Delivery
-from broker.core.execution import Execution
-from broker.core.handshakes import Handshakes
-from broker.core.outbox import refusal_line
-from broker.core.recent import Memory
-from broker.core.retention import Forgetting, forget, retention_records
+from broker.core.counts import COUNTED, PartCounts
+from broker.core.dates import Dates
+from broker.core.delivery.dead_letters import DEAD_LETTERS
+from broker.core.delivery.delivery import Delivery
+from broker.core.desk import Desk
+from broker.core.restoration import Skipped, restore
 from broker.core.session import Session
-from broker.core.topic import Topic
-from broker.core.work import Fetch, Lookup, Reading, Work
-from broker.errors import Refusal
-from broker.events import IncomingEvent
-from broker.log import Batch, TopicLog
-from broker.protocol import Command
-from broker.protocol.commands import Publish
-from broker.protocol.retention import Retention
-from broker.state import ClientRecord, ProducersRecord, Record
+from broker.core.sessions import Sessions
+from broker.core.steps import Outcome, Steps
+from broker.core.topic.kept import subscription_record
+from broker.core.topic.retention import Forgetting, forget_expired, retention_records
+from broker.core.topic.topic import Topic
+from broker.core.topics import Logs, Topics
+from broker.core.verbs.table import Verbs
+from broker.core.work import Drop, Fetch, Job, Reading, Work
+from broker.journal.records import Record
+from broker.log import Batch
+from tweetwire.files import why
+from tweetwire.protocol import Command
+from tweetwire.protocol.errors import Refusal, internal
+from tweetwire.protocol.verbs.exactly_once import Pub2
+from tweetwire.protocol.verbs.publishing import Publish
 
 __all__ = ["Broker"]
 
-REJECTED_PER_SECOND: Final = 100
-TOPICS_MAX: Final = 5000
 TRIM_EVERY_MS: Final = 1000
-KEPT_CODES: Final = frozenset({"bad_json", "bad_event", "schema"})
-
-
-class Logs(Protocol):
-    """Where a topic's log comes from."""
-
-    def open(self, topic: str) -> TopicLog:
-        """Open the topic's log, made where it is missing. Raises OSError."""
-        ...
 
 
 class Broker:
-    """All topics and sessions. Every method leaves what is to be done in `work`; times are in milliseconds."""
+    """All topics and sessions. Times are in milliseconds, by the broker's clock."""
 
-    def __init__(self, logs: Logs, *, version: str, promise: str, recent_bytes: int = 128 << 20) -> None:
+    def __init__(
+        self, logs: Logs, *, version: str, promise: str, recent_bytes: int = 128 << 20, makes_unknown: bool = True
+    ) -> None:
         self.version = version
-        self.topics: dict[str, Topic] = {}
-        self.sessions: dict[int, Session] = {}
-        self.attached: dict[str, list[tuple[str, str, int]]] = {}
-        self.is_draining = False
-        # Topics that one session alone may publish to.
-        self.owners: dict[str, Session] = {}
         self.work = Work()
-        self.counts: dict[str, int] = dict.fromkeys(
-            (
-                *("commands", "refused", "rejected_lines", "delivered", "acked", "damaged"),
-                *("failed_nack", "failed_timeout", "failed_disconnect"),
-            ),
-            0,
-        )
-        self.delivery = Delivery(self.topics, self.work, self.counts)
-        self.chains = Chains()
-        self.handshakes = Handshakes(self)
-        self._execution = Execution(self)
-        self._logs = logs
-        self._promise = promise
-        self._memory = Memory(recent_bytes)
-        self._visible: dict[str, int] = {}
-        self._awaiting: dict[str, set[Session]] = {}
-        self._awaiting_records: set[Session] = set()
-        self._connections = 0
-        self._records_synced = 0
-        self._rejected_second, self._rejected_count = 0, 0
-        self._trimmed_ms = 0
+        self._counts = dict.fromkeys(COUNTED, 0)
+        self._dates = Dates()
+        self._topics = Topics(logs, self.work, self._dates, recent_bytes, makes_unknown=makes_unknown)
+        self._sessions = Sessions(self.work)
+        self._desk = Desk(self._topics, self.work, self._counts, self._dates, promise)
+        self._delivery = Delivery(self._topics.by_name, self.work, self._counts, self._dates)
+        self._verbs = Verbs(self._desk, self._delivery, self._sessions, self.records)
+        self._handlers = self._verbs.handlers
+        self._is_draining, self._trimmed_ms = False, 0
 
-    # Connections
+    # Properties for other modules
 
-    def connect(self, peer: str, access: Access = EVERYTHING) -> Session:
-        """Greet a new connection, which may do what `access` says until it has said who it is."""
-        self._connections += 1
-        session = Session(self._connections, peer, access)
-        self.sessions[session.number] = session
-        self.reply(session, f"+OK tweetwire broker {self.version}, type help")
-        return session
+    @property
+    def topics(self) -> Mapping[str, Topic]:
+        """All topics by name."""
+        return self._topics.by_name
 
-    def disconnect(self, session: Session, now_ms: int) -> None:
-        """Give back what the connection had in flight, and end what ends with it."""
-        del self.sessions[session.number]
-        for waiting in (*self._awaiting.values(), self._awaiting_records):
-            waiting.discard(session)
-        for consumer in list(session.consumers.values()):
-            self.delivery.detach(consumer, now_ms, is_failure=not self.is_draining)
+    @property
+    def sessions(self) -> Mapping[int, Session]:
+        """The open sessions by number."""
+        return self._sessions.by_number
 
-    def execute(self, session: Session, command: Command, now_ms: int) -> None:
-        """Carry out one command; whatever it comes to, the session has exactly one reply more to get."""
-        self.counts["commands"] += 1
-        try:
-            if session.access is not EVERYTHING:
-                session.access.check(command)
-            self._execution.carry_out(session, command, now_ms)
-        except Refusal as refusal:
-            # A run of publishes stands for as many commands, and each has its reply.
-            for _ in range(len(command.events) if isinstance(command, Publish) else 1):
-                self.refuse(session, refusal, now_ms)
+    @property
+    def counts(self) -> Mapping[str, int]:
+        """The counters that ``stats`` reports."""
+        return self._counts
 
-    def refuse(self, session: Session, refusal: Refusal, now_ms: int) -> None:
-        """Answer with a refusal; a line that was to be an event is kept in a topic of its own."""
-        self.counts["refused"] += 1
-        session.outbox.reply(refusal_line(refusal))
-        self.work.sessions.add(session)
-        if refusal.line and refusal.code in KEPT_CODES:
-            self.keep_rejected(session.name, refusal, now_ms)
+    @property
+    def commands(self) -> frozenset[type[Command]]:
+        """The commands that have a handler."""
+        return frozenset(self._handlers)
 
-    def sent(self, session: Session, now_ms: int) -> None:
-        """What `Session.take_output` gave has left: timers begin, and there may be room for more events."""
-        for consumer in session.consumers.values():
-            self.delivery.sent(consumer, now_ms)
-            if session.outbox.was_full:
-                self.delivery.pump(consumer.subscription, now_ms)
-
-    def tick(self, now_ms: int) -> None:
-        """Let what is due happen; to be called a few times a second."""
-        self.delivery.tick(now_ms)
-        if now_ms - self._trimmed_ms >= TRIM_EVERY_MS:
-            self._trimmed_ms = now_ms
-            for topic in self.topics.values():
-                topic.trim_lanes()
-
-    # Topics
-
-    def topic(self, name: str) -> Topic:
-        """Return a topic, made where it is missing. Raises Refusal ``disk``."""
-        topic = self.topics.get(name)
-        if topic is None:
-            if len(self.topics) >= TOPICS_MAX:
-                raise Refusal("too_many", f"there are {TOPICS_MAX} topics")
-            try:
-                topic = Topic(name, self._logs.open(name), self._memory)
-            except OSError as error:
-                raise Refusal("disk", f"cannot make topic {name}: {error.strerror}") from error
-            self.topics[name] = topic
-            self._visible[name] = topic.visible
-            self._awaiting[name] = set()
-            self.work.topics.add(topic)
-        return topic
-
-    def publish(self, session: Session, name: str, events: list[IncomingEvent], now_ms: int) -> None:
-        """Accept a session's events, which confirms them when their batches are stored. Raises Refusal."""
-        owner = self.owners.get(name, session)
-        if owner is not session:
-            raise Refusal("forbidden", f"{name} is written by {owner.name} alone")
-        topic = self.topics.get(name) or self.topic(name)
-        for accepted in topic.accept(events, now_ms):
-            if isinstance(accepted, Refusal):
-                self.refuse(session, accepted, now_ms)
-            elif accepted.is_duplicate:
-                session.outbox.expect_duplicate(name, accepted.first)
-            else:
-                session.outbox.expect(name, accepted.first, accepted.last)
-                self.work.topics.add(topic)
-        self._awaiting[name].add(session)
-        self._release(session)
-
-    def committed(self, topic: Topic, batch: Batch, now_ms: int) -> None:
-        """A batch is in the log: confirm it and deliver it."""
-        topic.commit(batch)
-        self._visible[topic.name] = topic.visible
-        self.handshakes.written(topic)
-        self._confirm(topic)
-        if topic.name == DEAD_LETTERS:
-            self.delivery.letters_stored(topic.visible)
-        for subscription in topic.subscriptions.values():
-            self.delivery.pump(subscription, now_ms)
-
-    def not_committed(self, topic: Topic, reason: str, now_ms: int) -> None:
-        """A batch could not be written: refuse it and all that was accepted behind it."""
-        topic.fall_back()
-        self.handshakes.not_written(topic)
-        for session in self._awaiting[topic.name]:
-            session.outbox.fail(topic.name, topic.visible, Refusal("disk", reason))
-        self._confirm(topic)
-        if topic.name == DEAD_LETTERS:
-            self.delivery.letters_lost(now_ms)
-
-    def fetched(self, fetch: Fetch, found: list[tuple[int, bytes]], now_ms: int) -> None:
-        """Lines that had to be read from the log are here."""
-        self.delivery.fetched(fetch, found, now_ms)
-
-    def has_read(self, reading: Reading, lines: list[bytes], after: int, damaged: int) -> None:
-        """The lines of a ``read`` are here, and the offset behind them; so many were damaged and left out."""
-        self.counts["damaged"] += damaged
-        head = f"+OK read {reading.topic.name} {len(lines)} next={after}\n".encode()
-        reading.answer.lines = head + b"".join(lines)
-        self._release(reading.session)
-
-    def forget_old(self, now_ms: int) -> dict[Topic, Forgetting]:
-        """Pass over what is to go by its topic's retention; the caller keeps the state and then has the logs remove it."""
-        kept_for_ever = Retention()
-        with_limits = [topic for topic in self.topics.values() if topic.retention != kept_for_ever]
-        decided = ((topic, forget(topic, now_ms)) for topic in with_limits)
-        return {topic: forgetting for topic, forgetting in decided if forgetting is not None}
-
-    def skip_to(self, topic: Topic, offset: int) -> None:
-        """Have a topic go on at `offset`. Raises OSError."""
-        topic.skip_to(offset)
-        self._visible[topic.name] = topic.visible
-
-    def has_looked_up(self, lookup: Lookup, reply: bytes) -> None:
-        """A reply that had to be looked for is here."""
-        lookup.answer.lines = reply
-        self._release(lookup.session)
-
-    # State
-
-    def records(self) -> list[Record]:
-        """Return everything that the state must keep as of now."""
-        kept: list[Record] = [ClientRecord(name, attached) for name, attached in self.attached.items()]
-        for topic in self.topics.values():
-            table = {
-                name: (producer.offset, producer.sequence, producer.checkpoint)
-                for name, producer in topic.producers.stored.items()
-            }
-            kept.append(ProducersRecord(topic.name, topic.visible, table))
-            kept += topic.documentation.records(topic.name)
-            kept += retention_records(topic)
-            kept += [sub.record(topic.visible) for sub in topic.subscriptions.values() if sub.is_durable]
-        kept += self.handshakes.records()
-        return kept
+    @property
+    def is_draining(self) -> bool:
+        """Whether the broker is shutting down."""
+        return self._is_draining
 
     @property
     def synced_records(self) -> int:
-        """How many of the records that were kept are on the disk."""
-        return self._records_synced
+        """How many of the records given to the journal are on the disk."""
+        return self._desk.records_synced
 
-    def records_synced(self, number: int) -> None:
-        """Records up to `number` are on the disk: answer those who waited for it."""
-        self._records_synced = number
-        for session in self._awaiting_records:
-            self._release(session)
-        self._awaiting_records = {session for session in self._awaiting_records if session.outbox.is_waiting}
+    def stats(self, access: Access) -> Steps[bytes]:
+        """Return the reply to ``stats`` for a user, in steps."""
+        return self._verbs.reporting.figures.stats(access)
 
-    # Replies
+    # Sessions
 
-    def reply(self, session: Session, line: str) -> None:
-        """Add a reply of one line."""
-        session.outbox.reply(f"{line}\n".encode())
-        self.work.sessions.add(session)
+    def connect(self, peer: str, access: Access = EVERYTHING, name: str | None = None) -> Session:
+        """Greet a new connection, which has `access` until it logs in."""
+        session = self._sessions.add(peer, access, name)
+        self._desk.reply(session, f"+OK tweetwire broker {self.version}, type help")
+        return session
 
-    def reply_when_kept(self, session: Session, record: Record, line: str) -> None:
-        """Keep a record and reply when the disk has it."""
-        self.reply_behind(session, self.work.keep(record), line)
+    def disconnect(self, session: Session, now_ms: int) -> None:
+        """Return the events that a connection had in flight, and end its anonymous subscriptions."""
+        self._sessions.remove(session)
+        self._desk.forget_session(session)
+        for consumer in list(session.consumers.values()):
+            self._delivery.detach(consumer, now_ms, is_failure=not self._is_draining)
 
-    def reply_behind(self, session: Session, number: int, line: str) -> None:
-        """Reply when the disk has record `number`, which may be so already."""
-        session.outbox.expect_record(number, f"{line}\n".encode())
-        if number > self._records_synced:
-            self._awaiting_records.add(session)
-            self.work.must_sync_records = True
-        else:
-            self._release(session)
+    def grant(self, session: Session, access: Access, now_ms: int) -> None:
+        """Replace a session's permissions, and detach it from the subscriptions that it may no longer use."""
+        self._verbs.subscribing.grant(session, access, now_ms)
 
-    def reply_when_stored(self, session: Session, topic: str, offset: int, line: str) -> None:
-        """Reply with a line and the promise when the log has the event at `offset`."""
-        session.outbox.expect_stored(topic, offset, f"{line} {self._promise}\n".encode())
-        self._awaiting[topic].add(session)
-        self._release(session)
+    def shares(self, publish: Publish) -> Sequence[Publish]:
+        """Split a run of publishes into parts that are short to execute, since a schema takes time to check."""
+        return self._verbs.publishing.shares(publish)
 
-    def find_in_flight(self, consumer: Consumer, ref: int | str) -> int | None:
-        """Return the offset that `ref` means among what a consumer has in flight, None for none; ids are learnt once."""
-        if isinstance(ref, str) and not consumer.knows_ids:
-            found = self.topics[consumer.subscription.topic].read_lines(list(consumer.in_flight))
-            consumer.note_ids([offset for offset, _ in found], [line for _, line in found])
-        return consumer.find(ref)
+    def execute(self, session: Session, command: Command, now_ms: int) -> None:
+        """Execute one command. It has exactly one reply; a run of publishes has one for each event."""
+        self._counts["commands"] += 1
+        replies = session.outbox.replies
+        try:
+            handler = self._handlers.get(type(command))
+            if handler is None:
+                raise Refusal("forbidden", f"no permission is declared for {type(command).__name__}")
+            if session.access is not EVERYTHING:
+                session.access.check(command.permission, command)
+            handler(session, command, now_ms)
+        # Keep no name for the error after these blocks: its traceback refers to this frame, so that would be a reference cycle.
+        except Refusal as refusal:
+            self._refuse_owed(session, command, session.outbox.replies - replies, refusal, now_ms)
+        except OSError as error:
+            self._refuse_owed(session, command, session.outbox.replies - replies, Refusal("disk", why(error)), now_ms)
+        except Exception as error:  # noqa: BLE001 — a bug in one command must not end the connection and its other commands
+            self._refuse_owed(session, command, session.outbox.replies - replies, internal(error), now_ms)
 
-    def _confirm(self, topic: Topic) -> None:
-        awaiting = self._awaiting[topic.name]
-        for session in list(awaiting):
-            self._release(session)
-            if not session.outbox.is_waiting:
-                awaiting.discard(session)
+    def refuse(self, session: Session, refusal: Refusal, now_ms: int) -> None:
+        """Refuse a line that is not a command."""
+        self._desk.refuse(session, refusal, now_ms)
 
-    def _release(self, session: Session) -> None:
-        session.outbox.confirm(self._visible, self._records_synced, self._promise)
-        self.work.sessions.add(session)
+    def sent(self, session: Session, now_ms: int) -> None:
+        """Start the timeouts of events that were sent, and deliver further ones.
+
+        `Session.take_output` returned the events.
+        """
+        for consumer in session.consumers.values():
+            self._delivery.note_sent(consumer, now_ms)
+            if session.outbox.was_full:
+                self._delivery.pump(consumer.subscription, now_ms)
+
+    def _refuse_owed(self, session: Session, command: Command, replied: int, refusal: Refusal, now_ms: int) -> None:
+        """Refuse a command that already has `replied` replies."""
+        # Each publish of a run has its own reply.
+        owed = (len(command.events) if isinstance(command, Publish) else 1) - replied
+        if isinstance(command, Publish) and owed:
+            session.note_gaps().refuse_events(command.topic, command.events[-owed:])
+        elif isinstance(command, Pub2):
+            session.note_gaps().refuse_events(command.topic, [command.event])
+        for _ in range(owed):
+            self._desk.refuse(session, refusal, now_ms)
+
+    # Results of the work
+
+    def committed(self, topic: Topic, batch: Batch, now_ms: int) -> None:
+        """Confirm and deliver the events of a batch that is in the log."""
+        topic.make_visible(batch)
+        self._verbs.exactly_once.note_written(topic)
+        self._desk.confirm_stored(topic)
+        if topic.name == DEAD_LETTERS:
+            self._delivery.deaths.note_stored_letters(topic.visible)
+        for subscription in topic.subscriptions.values():
+            self._delivery.pump(subscription, now_ms)
+
+    def not_committed(self, topic: Topic, reason: str, now_ms: int) -> None:
+        """Refuse a batch that could not be written, and all events that were accepted after it."""
+        topic.fall_back()
+        self._verbs.exactly_once.note_unwritten(topic)
+        self._desk.refuse_unstored(topic, Refusal("disk", reason))
+        if topic.name == DEAD_LETTERS:
+            self._delivery.deaths.note_lost_letters(now_ms)
+
+    def note_records_synced(self, number: int) -> None:
+        """Send the replies that waited for records up to `number`, which are on the disk."""
+        self._desk.note_synced(number)
+
+    def fetched(self, fetch: Fetch, found: list[tuple[int, bytes]], now_ms: int) -> None:
+        """Deliver lines that were read from the log."""
+        self._delivery.note_fetched(fetch, found, now_ms)
+
+    def has_read(self, reading: Reading, lines: list[bytes], after: int, damaged: int) -> None:
+        """Reply to a ``read`` with its lines and the offset after them; `damaged` ones were left out."""
+        self._counts["damaged"] += damaged
+        head = f"+OK read {reading.topic.name} {len(lines)} next={after}\n".encode()
+        self._desk.finish(reading, head + b"".join(lines))
+
+    def has_done(self, job: Job, outcome: Outcome, now_ms: int) -> None:
+        """Send the reply of a job, or execute the command for which it has found the references."""
+        if not callable(outcome):
+            self._desk.finish(job, outcome)
+            return
+        self._desk.finish(job, b"")
+        replies = job.session.outbox.replies
+        try:
+            outcome()
+        except Exception as error:  # noqa: BLE001 — see `execute`
+            if job.session.outbox.replies == replies:
+                self._desk.refuse(job.session, error if isinstance(error, Refusal) else internal(error), now_ms)
+
+    def has_dropped(self, drop: Drop) -> Steps[None]:
+        """Forget a topic whose log was deleted, in steps. The reply leaves when a record of this is on the disk."""
+        return self._verbs.topics.finish_drop(drop)
+
+    def has_failed(self, place: Drop | Job | Reading, refusal: Refusal) -> None:
+        """Refuse a drop, a job or a reading. The refusal takes the place that its reply already has in the order of replies."""
+        self._desk.refuse_place(place, refusal)
+
+    # Time
+
+    def tick(self, now_ms: int) -> None:
+        """Handle the timeouts and pauses that have ended. Call it a few times a second."""
+        self._desk.ticks += 1
+        self._delivery.tick(now_ms)
+        if now_ms - self._trimmed_ms >= TRIM_EVERY_MS:
+            self._trimmed_ms = now_ms
+            for topic in self._topics:
+                topic.trim_lanes()
+
+    def set_date_shift(self, shift_ms: int) -> None:
+        """Date events `shift_ms` later than the broker's clock, since the system's clock is ahead of it by that much."""
+        self._dates.shift_ms = shift_ms
+
+    def begin_drain(self) -> None:
+        """Prepare for the shutdown: keep no more refused lines, and count no failed try when a connection ends."""
+        self._is_draining = self._desk.rejected_lines.is_closed = True
+
+    # For the server and for gateways
+
+    def topic(self, name: str) -> Topic:
+        """Return a topic, creating it if it is missing. Raises Refusal ``disk`` or ``too_many``."""
+        return self._topics.make(name)
+
+    def open_topic(self, name: str) -> Topic:
+        """Return a topic, creating it if it is missing, even beyond the limit of topics. Raises OSError."""
+        return self._topics.open(name)
+
+    def reserve_topic(self, name: str, session: Session) -> None:
+        """Let only one session publish to a topic, until `unreserve_topic`."""
+        self._topics.reserve(name, session)
+
+    def unreserve_topic(self, name: str) -> None:
+        """Let other sessions publish to a topic again."""
+        self._topics.unreserve(name)
+
+    def protect_topics(self, prefix: str) -> None:
+        """Refuse to drop topics whose name begins with `prefix`."""
+        self._topics.protect(prefix)
+
+    def counts_of(self, part: str, names: tuple[str, ...]) -> PartCounts:
+        """Return counters for a part of the broker's process, which ``stats`` shows as ``<part>_<name>``."""
+        return PartCounts(self._counts, part, names)
+
+    def keep_checkpoint(self, topic: str, producer: str, value: str) -> None:
+        """Move the checkpoint of a producer inside the broker's process. This is not refused when the disk is full."""
+        self._verbs.publishing.keep_checkpoint(topic, producer, value)
 
     def keep_rejected(self, client: str, refusal: Refusal, now_ms: int) -> None:
-        """Store a refused line, at most `REJECTED_PER_SECOND` of them; the others are counted."""
-        self.counts["rejected_lines"] += 1
-        if self._rejected_second != now_ms // 1000:
-            self._rejected_second, self._rejected_count = now_ms // 1000, 0
-        self._rejected_count += 1
-        if self._rejected_count > REJECTED_PER_SECOND or self.is_draining:
-            return
-        with suppress(Refusal):
-            topic = self.topic(REJECTED_LINES)
-            event = rejected_line(refusal.line, refusal, client, self.counts["rejected_lines"])
-            for _ in topic.accept([event], now_ms):
-                self.work.topics.add(topic)
+        """Keep a refused line of a publish in the topic `rejected_lines`."""
+        self._desk.rejected_lines.keep(client, refusal, now_ms)
+
+    # State
+
+    def set_full_disk(self, reason: str) -> None:
+        """Refuse commands that keep a record, except acks and failed tries, for this reason; with "", accept them again."""
+        self._topics.full_disk = reason
+
+    def forget_old(self, now_ms: int) -> dict[Topic, Forgetting]:
+        """Skip the events that retention removes.
+
+        The caller stores the state first, and then removes the events from the logs.
+        """
+        decided = {topic: forget_expired(topic, now_ms) for topic in self._topics}
+        return {topic: forgetting for topic, forgetting in decided.items() if forgetting is not None}
+
+    def records(self) -> list[Record]:
+        """Return records of the whole current state, for the journal."""
+        kept: list[Record] = [*self._sessions.records()]
+        for topic in self._topics:
+            kept.append(topic.producers.record(topic.name, topic.visible))
+            kept += topic.documentation.records(topic.name)
+            kept += retention_records(topic)
+            kept += [subscription_record(one, topic.visible) for one in topic.subscriptions.values() if one.is_durable]
+        kept += self._verbs.exactly_once.records()
+        return kept
+
+    def restore(self, records: Iterable[Record], now_ms: int) -> list[Skipped]:
+        """Restore the state from `records` and the logs of the open topics. Return the offsets that the logs have lost.
+
+        Dead letters that are written again have the date `now_ms`. Raises OSError if a log cannot be continued.
+        """
+        deaths, exactly_once = self._delivery.deaths, self._verbs.exactly_once
+        return restore(self._topics, self._sessions, deaths, exactly_once, records, now_ms=now_ms)

@@ -1,46 +1,55 @@
-"""What goes to one connection, in the right order.
+"""Replies and events on their way to one connection, in the right order.
 
-Always true: replies leave in the order of their commands, so a reply behind an unconfirmed `pub` waits with it; events
-may pass waiting replies but never stand inside one.
+Always true: replies leave in the order of their commands, so a reply after an unconfirmed `pub` waits for it. Events may pass
+waiting replies, but are never inside a reply.
 """
 
 from collections import deque
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
-from broker.errors import Refusal
+from tweetwire.protocol.errors import Refusal
 
 __all__ = ["Answer", "Outbox"]
 
 HIGH_WATER_BYTES: Final = 1 << 20
-"""With so much unsent, no more events are taken for this connection."""
+"""While at least this number of bytes is unsent, the connection gets no more events."""
+
+
+PLACE_BYTES: Final = 200
+"""The approximate memory that a waiting reply takes besides its bytes."""
 
 
 @dataclass(slots=True)
 class _Awaited:
-    """A place among the replies for the confirmation of offsets first…last of a topic; `reply` is what it says, if not that."""
+    """The place, in the order of replies, of the confirmation of offsets first…last of a topic, or of `reply` if it is given.
+
+    The events have `size` bytes of lines.
+    """
 
     topic: str
     first: int
     last: int
     reply: bytes | None = None
     refusal: Refusal | None = None
+    size: int = 0
 
 
 @dataclass(slots=True)
 class _AwaitedRecord:
-    """A place for a reply that waits until record number `ticket` of the state is on the disk."""
+    """The place of a reply that waits until the disk has record number `ticket`."""
 
     ticket: int
     reply: bytes
 
 
 class Answer:
-    """A place for a reply that has to be fetched; it leaves when `lines` is set, and those behind it wait."""
+    """The place of a reply of about `size` bytes, which is sent once `lines` is set. Later replies wait for it."""
 
-    __slots__ = ("lines",)
+    __slots__ = ("lines", "size")
 
-    def __init__(self) -> None:
+    def __init__(self, size: int = 0) -> None:
+        self.size = size
         self.lines: bytes | None = None
 
 
@@ -48,17 +57,24 @@ _Place: TypeAlias = bytes | _Awaited | _AwaitedRecord | Answer
 
 
 class Outbox:
-    """Collects replies and events; `take` gives what may be sent now."""
+    """Collects replies and events; `take_ready` returns what may be sent now."""
 
-    __slots__ = ("_ready", "_refusals", "_waiting", "size", "was_full")
+    __slots__ = ("_ready", "_refusals", "_waiting", "awaited", "awaited_bytes", "held", "replies", "size", "was_full")
 
     def __init__(self) -> None:
         self.size = 0
+        # How many replies the connection was given or has a place for, since its start: one for each event of a run of
+        # publishes
+        self.replies = 0
         self._refusals = 0
-        # Whether there was no room for events before the last `take`.
+        # The bytes of waiting replies; approximately how many events wait to be confirmed, and their bytes
+        self.held = 0
+        self.awaited = 0
+        self.awaited_bytes = 0
+        # Whether there was no room for events before the last `take_ready`
         self.was_full = False
         self._ready: list[bytes] = []
-        # No deque until something waits: an empty one costs 600 bytes for each of thousands of idle connections.
+        # Make a deque only when a reply waits: an empty one costs 600 bytes for each of thousands of idle connections.
         self._waiting: deque[_Place] | tuple[()] = ()
 
     @property
@@ -67,73 +83,107 @@ class Outbox:
         return self.size < HIGH_WATER_BYTES
 
     @property
-    def awaited(self) -> int:
-        """How many events wait to be confirmed, about."""
-        return sum(place.last - place.first + 1 for place in self._waiting if isinstance(place, _Awaited))
+    def load(self) -> int:
+        """Approximately how many bytes wait to be sent, including replies that wait for the disk or for a job."""
+        return self.size + self.held
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a reply waits for the disk."""
+        """Whether a reply waits."""
         return bool(self._waiting)
 
     @property
     def is_refusing(self) -> bool:
-        """Whether a refusal of events waits, since something before it does."""
+        """Whether a refusal of events waits for earlier replies."""
         return self._refusals > 0
 
     def reply(self, line: bytes) -> None:
-        """Add a whole reply, line ends included."""
+        """Add a complete reply, including its line ends."""
+        self.replies += 1
         if self._waiting:
             self._await(line)
         else:
             self._send(line)
 
-    def events(self, lines: list[bytes]) -> None:
+    def notice(self, line: bytes) -> None:
+        """Add a line that answers no command. Like an event, it may pass replies that wait."""
+        self._send(line)
+
+    def add_events(self, lines: list[bytes]) -> None:
         """Add event lines."""
         self._ready += lines
         self.size += sum(map(len, lines))
 
-    def expect(self, topic: str, first: int, last: int) -> None:
-        """Add a place for the confirmation of events, merged with its neighbour's."""
+    def expect_confirmation(self, topic: str, first: int, last: int, size: int = 0) -> None:
+        """Add a place for the confirmation of events with `size` bytes, or extend the place of the previous events."""
+        self.replies += last - first + 1
+        self.awaited += last - first + 1
+        self.awaited_bytes += size
         before = self._waiting[-1] if self._waiting else None
-        if isinstance(before, _Awaited) and before.last == first - 1 and before.topic == topic and before.reply is None:
+        if (
+            isinstance(before, _Awaited)
+            and before.last == first - 1
+            and before.topic == topic
+            and before.reply is None
+            # The offset of a refused event is given to a later one, so this event may continue the offsets of a refused one.
+            and before.refusal is None
+        ):
             before.last = last
+            before.size += size
         else:
-            self._await(_Awaited(topic, first, last))
+            self._await(_Awaited(topic, first, last, size=size))
 
     def expect_stored(self, topic: str, offset: int, reply: bytes) -> None:
         """Add a reply that waits until the log has the event at `offset`."""
+        self.replies += 1
+        self.awaited += 1
         self._await(_Awaited(topic, offset, offset, reply))
 
     def expect_duplicate(self, topic: str, offset: int) -> None:
-        """Add a place for ``+OK dup``, which waits until the event that was first is confirmed itself."""
+        """Add a place for ``+OK dup``, which waits until the log has the event that was published first."""
         self.expect_stored(topic, offset, f"+OK dup {topic} {offset}\n".encode())
 
     def expect_record(self, ticket: int, reply: bytes) -> None:
-        """Add a reply that waits for the state's record number `ticket`."""
+        """Add a reply that waits until the disk has record number `ticket`."""
+        self.replies += 1
         self._await(_AwaitedRecord(ticket, reply))
 
-    def expect_answer(self) -> Answer:
-        """Add a place for a reply that has to be fetched."""
-        answer = Answer()
+    def expect_answer(self, size: int = 0) -> Answer:
+        """Add a place in the order of replies for a reply of about `size` bytes that is made later."""
+        self.replies += 1
+        answer = Answer(size)
         self._await(answer)
         return answer
 
     def fail(self, topic: str, visible: int, refusal: Refusal) -> None:
-        """Answer what waits for events of `topic` from offset `visible` on with a refusal."""
+        """Refuse the unconfirmed events of `topic`, which are those from offset `visible` on."""
         places: deque[_Place] = deque()
         for place in self._waiting:
             if isinstance(place, _Awaited) and place.topic == topic and place.last >= visible:
                 if place.first < visible:
                     places.append(_Awaited(topic, place.first, visible - 1))
+                    self.held += PLACE_BYTES
                     place.first = visible
                 self._refusals += place.refusal is None
                 place.refusal = refusal
             places.append(place)
         self._waiting = places
 
+    def settle_topic(self, topic: str, promise: str) -> None:
+        """Write the replies that wait for events of a dropped topic. The fate of all these events is known."""
+        places: deque[_Place] = deque()
+        for place in self._waiting:
+            if isinstance(place, _Awaited) and place.topic == topic and place.refusal is None:
+                self._forget_awaited(place)
+                line = _confirmation(place, promise)
+                self.held += _held_bytes(line) - _held_bytes(place)
+                places.append(line)
+            else:
+                places.append(place)
+        self._waiting = places
+
     def confirm(self, visible: dict[str, int], recorded: int, promise: str) -> None:
-        """Move out what the disk has: events below `visible` of their topic, records up to number `recorded`."""
+        """Release the replies whose events (below `visible` of their topic) or records (up to `recorded`) are on the disk."""
         waiting = self._waiting
         if isinstance(waiting, tuple):
             return
@@ -158,9 +208,12 @@ class Outbox:
                 self._confirm_part(place, visible[place.topic], promise)
                 return
             waiting.popleft()
+            self.held -= _held_bytes(place)
+            if isinstance(place, _Awaited):
+                self._forget_awaited(place)
 
-    def take(self) -> bytes:
-        """Return everything that may be sent now, and forget it."""
+    def take_ready(self) -> bytes:
+        """Remove and return all output that may be sent now."""
         data = b"".join(self._ready)
         self._ready.clear()
         self.was_full = not self.has_room
@@ -171,12 +224,21 @@ class Outbox:
         if isinstance(self._waiting, tuple):
             self._waiting = deque()
         self._waiting.append(place)
+        self.held += _held_bytes(place)
 
     def _confirm_part(self, place: _Awaited, visible: int, promise: str) -> None:
-        """Confirm what is visible of a run that goes on growing, so that a steady publisher is not kept waiting."""
+        """Confirm the stored part of a run of publishes that still grows, so that a steady publisher does not wait."""
         if place.first < visible:
             self._send(_confirmation(_Awaited(place.topic, place.first, visible - 1), promise))
+            confirmed = place.size * (visible - place.first) // (place.last + 1 - place.first)
+            place.size -= confirmed
+            self.awaited -= visible - place.first
+            self.awaited_bytes -= confirmed
             place.first = visible
+
+    def _forget_awaited(self, place: _Awaited) -> None:
+        self.awaited -= place.last - place.first + 1
+        self.awaited_bytes -= place.size
 
     def _refuse(self, place: _Awaited, refusal: Refusal) -> None:
         line = refusal_line(refusal)
@@ -188,8 +250,15 @@ class Outbox:
         self.size += len(line)
 
 
+def _held_bytes(place: _Place) -> int:
+    """Return the approximate memory of a place in bytes, now or later. It stays constant until the reply is sent."""
+    if isinstance(place, bytes):
+        return PLACE_BYTES + len(place)
+    return PLACE_BYTES + (place.size if isinstance(place, Answer) else len(getattr(place, "reply", None) or b""))
+
+
 def refusal_line(refusal: Refusal) -> bytes:
-    """Return the reply that tells a refusal; its text never breaks the line."""
+    """Return the reply for a refusal, without line ends in its text."""
     text = " ".join(refusal.text.split())
     return f"-ERR {refusal.code} {text}".rstrip().encode("utf-8", "backslashreplace") + b"\n"
 

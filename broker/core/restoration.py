@@ -1,35 +1,33 @@
-"""How a broker stands where it stood: the state's records over the logs, which are the truth."""
+"""Restore a broker's state from the records of the journal and from the logs. Where they differ, the logs are right."""
 
 from collections import defaultdict
-from collections.abc import Iterable
-from contextlib import suppress
-from copy import deepcopy
-from typing import Final, NamedTuple
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
+from msgspec import UNSET
 
-from broker.core.broker import Broker
-from broker.core.producers import Producer
-from broker.core.topic import Topic
-from broker.errors import Refusal
-from broker.events import StoredEvent, decode_stored
-from broker.failures import Attempts
-from broker.protocol.policy import Policy
-from broker.state import (
+from broker.core.delivery.deaths import Deaths
+from broker.core.sessions import Sessions
+from broker.core.topic.kept import KeptSubscription, restore_subscription
+from broker.core.topic.producers import Producer
+from broker.core.topic.topic import Topic
+from broker.core.topics import Topics
+from broker.core.verbs.exactly_once import ExactlyOnce
+from broker.journal.records import (
     CheckpointRecord,
     ClientRecord,
     CommentRecord,
-    DeadRecord,
     DescriptionRecord,
     DocumentationChange,
-    FailedRecord,
+    DroppedRecord,
     FinishedRecord,
+    ForgottenRecord,
     HandshakeRecord,
     HeldRecord,
-    PolicyRecord,
     ProducersRecord,
+    PurgedRecord,
     Record,
-    RedrivenRecord,
     ReleasedRecord,
     RetentionRecord,
     SchemaRecord,
@@ -40,98 +38,130 @@ from broker.state import (
     TopicRecord,
     UnsubscribedRecord,
 )
+from tweetwire.protocol.events import StoredEvent, decode_stored
+from tweetwire.protocol.policy import Policy
 
 __all__ = ["Skipped", "restore"]
 
 _READ_BYTES: Final = 4 << 20
 
-
-class _Kept:
-    """What the records say of one subscription."""
-
-    def __init__(self, record: SubscriptionRecord) -> None:
-        self.record = deepcopy(record)
-        self.settled: list[SettledRecord] = []
-
-    @property
-    def reached(self) -> int:
-        """The lowest offset above all that the records tell of."""
-        settled = (last for one in self.settled for runs in one.runs.values() for _, last in runs)
-        letters = (offset for offset, _ in self.record.dead)
-        return max(self.record.floor, 1 + max((-1, *settled, *self.record.open, *letters)))
-
-    def note(self, change: SubscriptionChange) -> None:
-        """Apply what came behind the record."""
-        record = self.record
-        match change:
-            case SettledRecord():
-                self.settled.append(change)
-            case FailedRecord():
-                before = record.attempts.get(change.offset)
-                record.attempts[change.offset] = Attempts.after(before, change.failure, is_strike=change.is_strike)
-            case DeadRecord():
-                record.dead.append((change.offset, change.letter))
-            case RedrivenRecord():
-                self._redrive(set(change.offsets))
-            case PolicyRecord():
-                record.policy = change.policy
-
-    def _redrive(self, offsets: set[int]) -> None:
-        record = self.record
-        record.dead = [(offset, letter) for offset, letter in record.dead if offset not in offsets]
-        record.open = [*record.open, *offsets.difference(record.open)]
-        for offset in offsets & record.attempts.keys():
-            record.attempts[offset] = record.attempts[offset].forgiven()
+_StateRecord: TypeAlias = (
+    SubscriptionRecord | SubscriptionChange | CheckpointRecord | ForgottenRecord | ProducersRecord | PurgedRecord
+)
 
 
 class Skipped(NamedTuple):
-    """Offsets first…last of a topic, which the state knows and the log has lost; no event is given one of them again."""
+    """Offsets first…last of a topic that the journal knows and the log has lost. No event gets one of these offsets again."""
 
     topic: str
     first: int
     last: int
 
 
-def restore(broker: Broker, records: Iterable[Record]) -> list[Skipped]:
-    """Make the subscriptions and producers that `records` tell of; records of topics whose log is gone are left out.
+def restore(
+    topics: Topics,
+    sessions: Sessions,
+    deaths: Deaths,
+    exactly_once: ExactlyOnce,
+    records: Iterable[Record],
+    *,
+    now_ms: int,
+) -> list[Skipped]:
+    """Restore the subscriptions and producers in `records`, except those of topics whose log no longer exists.
 
-    Raises OSError where a log that ends before what the state knows cannot be made to go on behind it.
+    Such a topic is kept as dropped, so that its records never belong to a new topic with its name. Dead letters that are
+    written again have the date `now_ms`. Raises OSError if a log has lost its end, and cannot continue after the
+    offsets that the journal knows.
     """
-    subscriptions: dict[tuple[str, str], _Kept] = {}
-    producers: dict[str, ProducersRecord] = {}
-    checkpoints: list[CheckpointRecord] = []
-    handshakes, others = _sorted_out(records)
+    state = _State()
+    handshakes, others = _sorted_out(_living(list(records)))
     for record in others:
         match record:
-            case ProducersRecord():
-                producers[record.topic] = record
-            case CheckpointRecord():
-                checkpoints.append(record)
             case ClientRecord():
-                broker.attached[record.client] = record.attached
-            case SubscriptionRecord():
-                subscriptions[record.topic, record.name] = _Kept(record)
+                sessions.restore_attached(record)
             case DescriptionRecord() | SchemaRecord() | CommentRecord() | RetentionRecord():
-                _restore_settings(broker, record)
-            case UnsubscribedRecord():
-                subscriptions.pop((record.topic, record.name), None)
+                _restore_settings(topics, record)
+            case DroppedRecord():
+                # `_living` has already left out the records of the dropped topic.
+                pass
             case _:
-                _note(subscriptions, record)
-    skipped = _skip_lost(broker, subscriptions.values(), producers.values())
-    for topic in broker.topics.values():
-        _restore_producers(topic, producers.get(topic.name))
-    for checkpoint in checkpoints:
-        if checkpoint.topic in broker.topics:
-            broker.topics[checkpoint.topic].producers.restore_checkpoint(
+                state.note(record)
+    skipped = _skip_lost(topics, state)
+    for topic in topics:
+        _restore_producers(topic, state.producers.get(topic.name), state.forgotten[topic.name])
+    for checkpoint in state.checkpoints:
+        if checkpoint.topic in topics.by_name:
+            topics.by_name[checkpoint.topic].producers.restore_checkpoint(
                 checkpoint.producer, checkpoint.offset, checkpoint.value
             )
-    _restore_subscriptions(broker, subscriptions.values())
-    broker.handshakes.restore(handshakes)
+    # Purged events are hidden after their producers are known, and before subscriptions are clamped to the first event.
+    for name, below in state.purged.items():
+        if name in topics.by_name and below > topics.by_name[name].log.earliest:
+            topics.by_name[name].hide_below(below)
+    _restore_subscriptions(topics, state.subscriptions.values())
+    deaths.restore_dying((one for topic in topics for one in topic.subscriptions.values()), now_ms)
+    exactly_once.restore_handshakes(handshakes)
+    topics.keep_lost(one.topic for one in (*handshakes, *others) if not isinstance(one, ClientRecord))
     return skipped
 
 
+class _State:
+    """The subscriptions, the producers and the purged events of topics, as stored in the records."""
+
+    def __init__(self) -> None:
+        self.subscriptions: dict[tuple[str, str], KeptSubscription] = {}
+        self.producers: dict[str, ProducersRecord] = {}
+        self.checkpoints: list[CheckpointRecord] = []
+        self.forgotten: dict[str, dict[str, int]] = defaultdict(dict)
+        self.purged: dict[str, int] = {}
+
+    def note(self, record: _StateRecord) -> None:
+        """Note the next record."""
+        match record:
+            case ProducersRecord():
+                self.producers[record.topic] = record
+            case CheckpointRecord():
+                self.checkpoints.append(record)
+            case ForgottenRecord():
+                self.forgotten[record.topic][record.producer] = record.below
+                _forget(record, self.producers, self.checkpoints)
+            case PurgedRecord():
+                self.purged[record.topic] = record.below
+            case SubscriptionRecord():
+                self.subscriptions[record.topic, record.name] = KeptSubscription(record)
+            case UnsubscribedRecord():
+                self.subscriptions.pop((record.topic, record.name), None)
+            case _:
+                self._change(record)
+
+    def _change(self, change: SubscriptionChange) -> None:
+        """Change a subscription. If its first record was damaged, the subscription begins at the first event again."""
+        key = (change.topic, change.name)
+        if key not in self.subscriptions and isinstance(change, SettledRecord):
+            self.subscriptions[key] = KeptSubscription(SubscriptionRecord(*key, 0, 0, {}, Policy()))
+        if key in self.subscriptions:
+            self.subscriptions[key].note(change)
+
+
+def _living(records: list[Record]) -> Iterator[Record]:
+    """Yield the records without those of topics that were dropped later.
+
+    The records of clients lose the names of these topics.
+    """
+    dropped = {record.topic: at for at, record in enumerate(records) if isinstance(record, DroppedRecord)}
+    for at, record in enumerate(records):
+        if isinstance(record, ClientRecord):
+            attached = [one for one in record.attached if at > dropped.get(one[0], -1)]
+            yield ClientRecord(record.client, attached)
+        elif at > dropped.get(record.topic, -1):
+            yield record
+
+
 def _sorted_out(records: Iterable[Record]) -> tuple[list[HandshakeRecord], list[TopicRecord]]:
-    """Part the records of handshakes, save those of subscriptions that were ended since, from the others."""
+    """Return the records of handshakes and all other records.
+
+    Handshakes of subscriptions that ended or were moved by ``seek`` since are left out.
+    """
     handshakes: list[HandshakeRecord] = []
     others: list[TopicRecord] = []
     for record in records:
@@ -139,57 +169,57 @@ def _sorted_out(records: Iterable[Record]) -> tuple[list[HandshakeRecord], list[
             handshakes.append(record)
         else:
             others.append(record)
-            if isinstance(record, UnsubscribedRecord):
+            if isinstance(record, UnsubscribedRecord) or (isinstance(record, SubscriptionRecord) and record.is_sought):
                 handshakes = [one for one in handshakes if not _is_of(one, record)]
     return handshakes, others
 
 
-def _is_of(one: HandshakeRecord, ended: UnsubscribedRecord) -> bool:
+def _is_of(one: HandshakeRecord, ended: UnsubscribedRecord | SubscriptionRecord) -> bool:
     return isinstance(one, TakenRecord | FinishedRecord) and (one.topic, one.name) == (ended.topic, ended.name)
 
 
-def _note(subscriptions: dict[tuple[str, str], _Kept], change: SubscriptionChange) -> None:
-    """Apply a change to its subscription; one whose beginning was damaged begins at the first event again."""
-    key = (change.topic, change.name)
-    if key not in subscriptions and isinstance(change, SettledRecord):
-        subscriptions[key] = _Kept(SubscriptionRecord(change.topic, change.name, 0, 0, {}, Policy()))
-    if key in subscriptions:
-        subscriptions[key].note(change)
-
-
-def _skip_lost(broker: Broker, kept: Iterable[_Kept], producers: Iterable[ProducersRecord]) -> list[Skipped]:
-    """Have logs that lost their end go on behind the highest offset that the state knows."""
-    reached: dict[str, int] = defaultdict(int)
-    for one in kept:
+def _skip_lost(topics: Topics, state: _State) -> list[Skipped]:
+    """Continue logs that lost their end after the highest offset that the journal knows."""
+    # A new event with a purged offset would be hidden.
+    reached: dict[str, int] = defaultdict(int, state.purged)
+    for one in state.subscriptions.values():
         reached[one.record.topic] = max(reached[one.record.topic], one.reached)
-    for table in producers:
+    for table in state.producers.values():
         reached[table.topic] = max(reached[table.topic], table.scanned)
     skipped: list[Skipped] = []
     for name, offset in reached.items():
-        topic = broker.topics.get(name)
+        topic = topics.by_name.get(name)
         if topic is not None and offset > topic.visible:
             skipped.append(Skipped(name, topic.visible, offset - 1))
-            broker.skip_to(topic, offset)
+            topics.skip_to(topic, offset)
     return skipped
 
 
-def _restore_settings(broker: Broker, change: DocumentationChange | RetentionRecord) -> None:
-    """Take what was set for a topic.
-
-    A schema that an older library took and this one does not is left out, since a start must not fail.
-    """
-    topic = broker.topics.get(change.topic)
+def _restore_settings(topics: Topics, change: DocumentationChange | RetentionRecord) -> None:
+    """Restore a topic's documentation or retention."""
+    topic = topics.by_name.get(change.topic)
     if topic is None:
         return
     if isinstance(change, RetentionRecord):
         topic.retention = change.retention
         return
-    with suppress(Refusal):
-        topic.documentation.apply(change)
+    topic.documentation.apply(change)
 
 
-def _restore_producers(topic: Topic, record: ProducersRecord | None) -> None:
-    """Take the kept table and read what the log has behind it."""
+def _forget(
+    record: ForgottenRecord, producers: Mapping[str, ProducersRecord], checkpoints: list[CheckpointRecord]
+) -> None:
+    """Remove the records of a producer that are older than the command ``forget``."""
+    if record.topic in producers:
+        producers[record.topic].table.pop(record.producer, None)
+    checkpoints[:] = [one for one in checkpoints if (one.topic, one.producer) != (record.topic, record.producer)]
+
+
+def _restore_producers(topic: Topic, record: ProducersRecord | None, forgotten: Mapping[str, int]) -> None:
+    """Restore the kept producers, and read what the log has after them.
+
+    `forgotten` has an offset for each forgotten producer: events below it do not restore the producer.
+    """
     at = topic.log.earliest
     if record is not None and record.scanned <= topic.visible:
         at = max(at, record.scanned)
@@ -199,41 +229,47 @@ def _restore_producers(topic: Topic, record: ProducersRecord | None) -> None:
         lines, at, _ = topic.log.read(at, topic.visible - at, _READ_BYTES)
         for line in lines:
             if b'"producer":' in line:
-                _accept(topic, line)
+                _accept(topic, line, forgotten)
+    topic.producers.recount()
     topic.producers.begin_write()
     topic.producers.stored = dict(topic.producers.accepted)
-    topic.producers.commit()
+    topic.producers.note_written()
 
 
-def _accept(topic: Topic, line: bytes) -> None:
+def _accept(topic: Topic, line: bytes, forgotten: Mapping[str, int]) -> None:
     try:
         event: StoredEvent = decode_stored(line)
     except msgspec.MsgspecError:
         return
-    topic.producers.accept(event, event.offset)
+    if event.producer is not UNSET and event.offset >= forgotten.get(event.producer, 0):
+        topic.producers.accept(event, event.offset)
 
 
-def _restore_subscriptions(broker: Broker, kept: Iterable[_Kept]) -> None:
-    by_topic: dict[str, list[_Kept]] = defaultdict(list)
+def _restore_subscriptions(topics: Topics, kept: Iterable[KeptSubscription]) -> None:
+    by_topic: dict[str, list[KeptSubscription]] = defaultdict(list)
     for one in kept:
-        if one.record.topic in broker.topics:
+        if one.record.topic in topics.by_name:
             by_topic[one.record.topic].append(one)
     for name, of_topic in by_topic.items():
-        topic = broker.topics[name]
+        topic = topics.by_name[name]
         for one in of_topic:
             record = _clamped(one.record, topic)
             lowest = min([record.floor, *record.floors.values()])
             subscription = topic.subscribe(record.name, lowest, record.policy, is_durable=True)
-            subscription.start = record.start
-            subscription.restore(record, one.settled, topic.log.priority_of)
+            subscription.start, subscription.owners = record.start, tuple(record.owners)
+            subscription.pause(is_paused=record.is_paused)
+            restore_subscription(subscription, record, one.settled, topic.log.priority_of)
 
 
 def _clamped(record: SubscriptionRecord, topic: Topic) -> SubscriptionRecord:
-    """Move what points beyond the log, or before its first event, to where the log is."""
+    """Move the offsets of a record that are outside the log to the log's first or last event, or leave them out."""
     earliest, visible = topic.log.earliest, topic.visible
-    record.floor = min(max(record.floor, earliest), visible)
-    record.floors = {p: min(max(floor, earliest), visible) for p, floor in record.floors.items()}
-    record.attempts = {offset: tries for offset, tries in record.attempts.items() if offset >= earliest}
+    record.floor = topic.nearest_place(record.floor)
+    record.floors = {p: topic.nearest_place(floor) for p, floor in record.floors.items()}
+    # A dying event stays in the record until its dead letter is stored, even if the log has lost the event.
+    record.dying = [(offset, letter) for offset, letter in record.dying if offset < visible]
+    dying = {offset for offset, _ in record.dying}
+    record.attempts = {at: tries for at, tries in record.attempts.items() if at >= earliest or at in dying}
     record.open = [offset for offset in record.open if earliest <= offset < visible]
     record.dead = [(offset, letter) for offset, letter in record.dead if earliest <= offset < visible]
     return record

@@ -1,16 +1,29 @@
-"""A connection as the core sees it: its name, what it subscribes to, and what goes back to it."""
+"""The core's part of a connection: its name, its subscriptions, and the output for it."""
+
+from typing import NamedTuple
 
 from broker.core.access import EVERYTHING, Access
-from broker.core.consumer import Consumer
+from broker.core.gaps import SessionGaps
 from broker.core.outbox import Outbox
+from broker.core.topic.subscription import Consumer
 
-__all__ = ["Session"]
+__all__ = ["Session", "StateCopy"]
+
+
+class StateCopy(NamedTuple):
+    """A copy of the durable state: its records as lines of JSON, and the topics that the session may not read."""
+
+    lines: str
+    left_out: list[str]
 
 
 class Session:
     """One connection, from its greeting to its end."""
 
-    __slots__ = ("access", "consumers", "is_leaving", "is_named", "is_quiet", "name", "number", "outbox", "peer")
+    __slots__ = (
+        *("access", "consumers", "gaps", "is_leaving", "is_named", "is_quiet", "jobs", "name", "number", "outbox"),
+        *("peer", "state_copy"),
+    )
 
     def __init__(self, number: int, peer: str, access: Access = EVERYTHING) -> None:
         self.number = number
@@ -19,25 +32,42 @@ class Session:
         self.is_quiet = False
         self.is_leaving = False
         self.outbox = Outbox()
+        # None until an event is refused, which most connections never see
+        self.gaps: SessionGaps | None = None
+        # The session's consumers, by topic and name of the subscription
         self.consumers: dict[tuple[str, str], Consumer] = {}
         self.is_named = False
         self.access = access
+        # How many jobs must be done before the next command is carried out
+        self.jobs = 0
+        # A copy of the state, while the client asks for its parts
+        self.state_copy: StateCopy | None = None
+
+    def note_gaps(self) -> SessionGaps:
+        """Return this connection's refused sequences to add to, creating the object on first use."""
+        if self.gaps is None:
+            self.gaps = SessionGaps()
+        return self.gaps
 
     def take_output(self) -> bytes:
-        """Return everything that may be sent now; `Broker.sent` follows when it has left."""
+        """Remove and return all output that may be sent now. Call `Broker.sent` when it has been sent."""
         for consumer in self.consumers.values():
             consumer.depart()
-        return self.outbox.take()
+        return self.outbox.take_ready()
 
     @property
     def attached(self) -> list[tuple[str, str, int]]:
-        """The durable subscriptions that it is attached to: (topic, subscription, prefetch)."""
+        """The durable subscriptions that the session is attached to: (topic, subscription, prefetch)."""
         return [
             (topic, name, consumer.prefetch)
             for (topic, name), consumer in self.consumers.items()
             if consumer.subscription.is_durable
         ]
 
+    def is_attached_to(self, topic: str, name: str) -> bool:
+        """Whether the session is attached to a subscription."""
+        return (topic, name) in self.consumers
+
     def consumers_of(self, topic: str) -> list[Consumer]:
-        """Return what this connection has on `topic`, in the order it subscribed."""
+        """Return the session's consumers on a topic, in the order in which they were attached."""
         return [consumer for (name, _), consumer in self.consumers.items() if name == topic]

@@ -1,84 +1,102 @@
-"""What decisions leave to do for those who have files and sockets."""
+"""The I/O that the core's decisions leave to do, for the code that has files and sockets."""
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import ClassVar, TypeAlias
 
-from broker.state import Record
+from broker.core.outbox import Answer
+from broker.core.session import Session
+from broker.core.steps import Interrupt, Outcome, Steps
+from broker.core.topic.subscription import Consumer, Recipient
+from broker.core.topic.topic import Topic
+from broker.journal.records import Record
 
-if TYPE_CHECKING:
-    from broker.core.consumer import Consumer
-    from broker.core.outbox import Answer
-    from broker.core.session import Session
-    from broker.core.topic import Topic
-
-__all__ = ["Fetch", "Lookup", "Reading", "Work"]
+__all__ = ["Drop", "Fetch", "Job", "Reading", "Task", "Work"]
 
 
 @dataclass(slots=True)
 class Fetch:
-    """Lines of events taken for a consumer that are no longer in memory: read them, then `Broker.fetched`."""
+    """Lines of events in flight that are no longer in memory: read them in a thread, then call `Broker.fetched`."""
 
-    consumer: "Consumer"
+    topic: Topic
+    consumer: Consumer
     offsets: list[int]
 
 
 @dataclass(slots=True)
 class Reading:
-    """A ``read`` of up to `count` lines of about `bytes_max` bytes from offset `first`; its reply's place is `answer`."""
+    """A ``read`` of up to `count` lines of about `bytes_max` bytes from offset `first`. The reply goes into `answer`."""
 
-    session: "Session"
-    topic: "Topic"
+    session: Session
+    topic: Topic
     first: int
     count: int
     bytes_max: int
-    answer: "Answer"
+    answer: Answer
 
 
-@dataclass(slots=True)
-class Lookup:
-    """A reply that `look_up` makes, reading files; one after the other, then `Broker.has_looked_up`."""
+@dataclass(slots=True, eq=False)
+class Job:
+    """The `steps` that make a reply, see `broker.core.steps`. Call `Broker.has_done` at their end.
 
-    session: "Session"
-    look_up: Callable[[], bytes]
-    answer: "Answer"
+    The reply goes into `answer`. If the job `is_awaited`, the session's next command is carried out only after it is done.
+    """
+
+    session: Session
+    steps: Steps[Outcome]
+    answer: Answer
+    is_awaited: bool
+    interrupt: Interrupt = field(default_factory=Interrupt)
+
+
+@dataclass(slots=True, eq=False)
+class Drop:
+    """A topic to delete. The reply goes into `answer`. The session's next command is carried out after it.
+
+    Wait until the topic's writer is idle, and set the log aside. Then carry out the steps of `Broker.has_dropped`, or call
+    `Broker.has_failed`. This must continue when the session ends.
+    """
+
+    is_awaited: ClassVar = True
+
+    session: Session
+    topic: Topic
+    answer: Answer
+
+
+Task: TypeAlias = Fetch | Reading | Job | Drop
+"""Work that takes its time, so it needs a task of the event loop."""
 
 
 @dataclass(slots=True)
 class Work:
-    """In the order it must be done: give `records` to the state, wake the writers of `topics`, send for `sessions`.
+    """The I/O to do: give `records` to the journal, wake the writers of `topics`, begin `tasks`, and send for `sessions`.
 
-    `fetches`, `readings` and `lookups` read files, so they are for a thread.
+    The code that does a part of the work takes it out first, so that the core can leave more meanwhile.
     """
 
     records: list[Record] = field(default_factory=list)
-    topics: "set[Topic]" = field(default_factory=set)
-    sessions: "set[Session]" = field(default_factory=set)
-    fetches: list[Fetch] = field(default_factory=list)
-    readings: list[Reading] = field(default_factory=list)
-    lookups: list[Lookup] = field(default_factory=list)
+    topics: set[Topic] = field(default_factory=set)
+    tasks: list[Task] = field(default_factory=list)
+    sessions: set[Recipient] = field(default_factory=set)
+    # Unexpected exceptions to log; their commands were answered with `internal`
+    bugs: list[BaseException] = field(default_factory=list)
+    # Whether a reply waits for a record that is not on the disk
     must_sync_records: bool = False
     records_kept: int = 0
 
     def keep(self, record: Record) -> int:
-        """Leave a record for the state; returns its number, counted from the start."""
+        """Leave a record for the journal. Return its number, counted since the broker's start."""
         self.records.append(record)
         self.records_kept += 1
         return self.records_kept
 
-    def take(self) -> "Work":
-        """Hand over what has been left until now."""
-        taken = Work(
-            self.records,
-            self.topics,
-            self.sessions,
-            self.fetches,
-            self.readings,
-            self.lookups,
-            self.must_sync_records,
-            self.records_kept,
-        )
-        self.records, self.topics, self.sessions = [], set(), set()
-        self.fetches, self.readings, self.lookups = [], [], []
-        self.must_sync_records = False
-        return taken
+    def take_records(self) -> tuple[list[Record], bool]:
+        """Take out the records left so far, and return them with whether a reply waits for them."""
+        left, must_sync = self.records, self.must_sync_records
+        self.records, self.must_sync_records = [], False
+        return left, must_sync
+
+    def take_tasks(self) -> list[Task]:
+        """Take out the tasks left so far, and return them."""
+        left, self.tasks = self.tasks, []
+        return left

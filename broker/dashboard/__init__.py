@@ -1,1 +1,1 @@
-"""The dashboard: `python -m broker.dashboard`, a program of its own that knows the protocol only."""
+"""The dashboard has moved to `dashboard`. This package starts it under its old name for one more release."""

@@ -1,4 +1,4 @@
-"""Other protocols than the broker's own, served on its topics."""
+"""Gateways, which serve the broker's topics in other protocols."""
 
 from broker.gateways.event_source import EventSource, EventSourceOptions
 

@@ -1,11 +1,16 @@
-"""A topic's log: its segments in order, the last of which is written to.
+"""A topic's log: its segments in order. New events go to the last segment.
 
-Always true: offsets only grow; a new segment exists, with its name on the disk, before anything is written behind the
-old one, and before an old one is removed; nothing that starts up deletes a line that was confirmed. Between two segments
-offsets may be missing, where a file was lost.
+Always true:
+
+- offsets only grow;
+- the name of a new segment is on the disk before an event is written to it;
+- the name of a new segment is on the disk before an old segment is removed;
+- recovery deletes no confirmed line.
+
+If a file was lost, offsets are missing between two segments.
 """
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import pairwise
@@ -13,20 +18,24 @@ from pathlib import Path
 from threading import Lock
 from typing import Final, NamedTuple
 
-from broker.files import sync_directory
+from broker.log.batch import Batch
 from broker.log.damage import Damage
+from broker.log.dates import arrivals
+from broker.log.names import index_paths, segment_paths
+from broker.log.open_files import OpenFiles
 from broker.log.retention import Span
-from broker.log.segment import Batch, Segment
+from broker.log.segment import Segment
+from broker.log.segments import Segments, dated
 from broker.log.stretch import Stretch
+from tweetwire.files import make_folder, refuse_other_kinds, sync_directory
 
 __all__ = ["CommitLog", "Recovery"]
 
 SEGMENT_BYTES: Final = 64 << 20
-_NAME_DIGITS: Final = 20
 
 
 class Recovery(NamedTuple):
-    """What opening a log found: bytes cut behind the last event, indexes made again, damaged and missing events."""
+    """The findings of opening a log: bytes cut after the last event, rebuilt indexes, damaged and missing events."""
 
     cut_bytes: int
     rebuilt: int
@@ -34,69 +43,86 @@ class Recovery(NamedTuple):
     missing: int
 
 
-class _Segments:
-    """The segments at one moment; never changed, so that a reader needs no lock and keeps the files it reads open."""
-
-    def __init__(self, segments: list[Segment]) -> None:
-        self.all = segments
-        self.firsts = [segment.first for segment in segments]
-        self.last = segments[-1]
-
-    def holding(self, offset: int) -> Segment:
-        """The segment in which an offset stands, if it is there."""
-        return self.all[max(0, bisect_right(self.firsts, offset) - 1)]
-
-
 class CommitLog:
-    """The segments of one folder. Reading is safe from any thread, and so is `forget_below` beside `append`."""
+    """The segments of one folder. Any thread may read, and one thread may call `forget_below` while another appends."""
 
-    def __init__(self, directory: Path, *, segment_bytes: int = SEGMENT_BYTES, is_synced: bool = True) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        segment_bytes: int = SEGMENT_BYTES,
+        is_synced: bool = True,
+        files: OpenFiles | None = None,
+        now_ms: int | None = None,
+    ) -> None:
+        """Open a log, or create it if it does not exist.
+
+        `files` opens the segments' files. `now_ms` is the current time, or None if it is unknown. Raises OSError, and then
+        no new folder is left.
+        """
         self.directory = directory
         self.segment_bytes = segment_bytes
         self.is_synced = is_synced
-        if not directory.exists():
-            directory.mkdir(parents=True)
-            sync_directory(directory.parent)
+        self._files = OpenFiles() if files is None else files
         self.recovery = Recovery(0, 0, 0, 0)
-        self._segments = _Segments(self._open_segments())
+        self.hidden_below = 0
+        refuse_other_kinds(directory, is_folder=True)
+        is_new = make_folder(directory)
+        try:
+            self._segments = Segments(self._open_segments())
+            self._date_segments(now_ms)
+            sync_directory(directory)
+        except OSError:
+            if is_new:
+                self._unmake()
+            raise
         self._is_tail_spoilt = False
-        # Held while the list of segments or the last one's end changes.
+        self._is_set_aside = False
+        # This lock is held while files are removed or moved. It is taken before the next lock.
+        self._removing = Lock()
+        # Held while the list of segments or the end of the last segment changes.
         self._changing = Lock()
-        sync_directory(directory)
 
     @property
     def earliest(self) -> int:
-        """The lowest offset that is still there (or `next` where there is none)."""
-        return self._segments.firsts[0]
+        """The lowest offset that can be read, or `next` if the log is empty."""
+        return max(self._segments.firsts[0], self.hidden_below)
 
     @property
     def next(self) -> int:
-        """The offset behind the last written event."""
+        """The offset after the last written event."""
         return self._segments.last.next
 
     @property
     def size(self) -> int:
-        """Bytes of all event lines."""
+        """The size of all event lines in bytes."""
         return sum(segment.size for segment in self._segments.all)
 
     @property
     def last_timestamp(self) -> int:
-        """When the newest event was stored (ms), 0 where there is none."""
+        """The newest event's timestamp (ms), 0 if the log is empty."""
         newest_first = reversed(self._segments.all)
         return next((segment.last_timestamp for segment in newest_first if segment.next > segment.first), 0)
 
+    @property
+    def last_arrived(self) -> int:
+        """The time (ms) by the broker's clock at which the newest event arrived, 0 if the log is empty."""
+        return max((segment.arrived_ms for segment in self._segments.all[-2:]), default=0)
+
     def append(self, batch: Batch) -> None:
-        """Write a batch and wait for the disk; rolls to a new segment where the last is full. Raises OSError."""
+        """Write a batch, to a new segment if the last one is full. Wait for the disk if `is_synced`. Raises OSError."""
         with self._changing:
             if self._is_tail_spoilt:
                 self._give_up_tail()
-            if self._segments.last.size >= self.segment_bytes:
+            tail = self._segments.last
+            # Timestamps never decrease within a segment, so that `offset_at` can use a binary search.
+            if tail.size >= self.segment_bytes or (tail.size and batch.timestamps[0] < tail.last_timestamp):
                 self._roll(self.next)
             try:
                 self._segments.last.append(batch, is_synced=self.is_synced)
             except OSError:
                 self._is_tail_spoilt = True
-                # Should the process end before the next append, nothing that was refused is to be found.
+                # The process may end before the next append. Recovery must not find the refused events then.
                 with suppress(OSError):
                     self._segments.last.cut_tail()
                 raise
@@ -104,82 +130,85 @@ class CommitLog:
     def read(self, first: int, count: int, bytes_max: int) -> tuple[list[bytes], int, list[Damage]]:
         """Read whole lines from the first existing offset ≥ `first`.
 
-        Returns up to `count` lines of no more than about `bytes_max` bytes, the offset behind the last one looked at,
-        and the damaged ones among them. An offset at or behind `next` gives no lines.
+        Returns up to `count` whole lines of about `bytes_max` bytes, the offset after the last line read, and the damaged
+        lines. Returns no lines if `first` is `next` or higher.
         """
-        segments = self._segments
-        first = max(first, segments.firsts[0])
-        lines: list[bytes] = []
-        damaged: list[Damage] = []
-        for segment in segments.all[bisect_right(segments.firsts, first) - 1 :]:
-            first = max(first, segment.first)
-            while first < segment.next and count > 0 and bytes_max > 0:
-                more, broken = segment.read(first, count, bytes_max)
-                lines += more
-                damaged += broken
-                first += len(more) + len(broken)
-                count -= len(more) + len(broken)
-                bytes_max -= sum(map(len, more))
-                if first < segment.next:
-                    return lines, first, damaged
-            if count <= 0 or bytes_max <= 0:
-                break
-        return lines, first, damaged
+        return self._segments.read(max(first, self.hidden_below), count, bytes_max)
 
     def pick(self, offsets: Sequence[int]) -> dict[int, bytes]:
-        """Read single lines, `offsets` being in order; damaged ones and those not there are missing in the result."""
-        segments = self._segments
-        found: dict[int, bytes] = {}
-        at = bisect_left(offsets, segments.firsts[0])
-        while at < len(offsets):
-            segment = segments.holding(offsets[at])
-            end = bisect_left(offsets, segment.next, at)
-            found |= segment.pick(offsets[at:end])
-            at = max(end, at + 1)
-        return found
+        """Return the lines at `offsets`, which must be in order. Damaged and missing lines are left out."""
+        return self._segments.pick(offsets[bisect_left(offsets, self.hidden_below) :])
 
     def stretches(self, first: int) -> list[Stretch]:
         """Return the priorities of the events from offset `first` to the end, from the index files."""
-        return [segment.stretch(first) for segment in self._segments.all if segment.next > first]
+        return self._segments.stretches(max(first, self.hidden_below))
 
     def priority_of(self, offset: int) -> int:
-        """Return the priority of the event at `offset`, 0 where it is not there."""
-        segment = self._segments.holding(offset)
-        return segment.priority_of(offset) if segment.first <= offset < segment.next else 0
+        """Return the priority of the event at `offset`, 0 if it is missing."""
+        return self._segments.priority_of(offset) if offset >= self.hidden_below else 0
 
-    def offset_at(self, time_ms: int) -> int:
-        """Return the first offset stored at or after `time_ms`, `next` where there is none."""
-        for segment in self._segments.all:
-            if segment.last_timestamp >= time_ms:
-                return segment.offset_at(time_ms)
-        return self.next
+    def offset_at(self, time_ms: int, now_ms: int | None = None) -> int:
+        """Return the first offset stored at or after `time_ms`, `next` if there is none. `now_ms` is the current time."""
+        # The oldest events may be hidden, or retention may have removed them during the search.
+        return max(self._segments.offset_at(time_ms, now_ms), self.earliest)
 
     def spans(self) -> list[Span]:
-        """Return the parts that `forget_below` could remove, in order."""
-        return [Span(one.next, one.size, one.last_timestamp) for one in self._segments.all[:-1]]
+        """Return the segments that `forget_below` could remove, in order."""
+        return self._segments.spans()
 
-    def end_older(self, time_ms: int) -> None:
-        """Close the last segment if all its events were stored before `time_ms`, so that it can go. Raises OSError."""
+    def hide_below(self, offset: int) -> None:
+        """Hide the events below `offset`. They stay stored until `forget_below`."""
+        self.hidden_below = max(self.hidden_below, min(offset, self.next))
+
+    def end_hidden(self) -> None:
+        """Close the last segment if all its events are hidden, so that it can be removed. Raises OSError."""
         with self._changing:
             last = self._segments.last
-            if last.next > last.first and last.last_timestamp < time_ms and not self._is_tail_spoilt:
+            if last.first < last.next <= self.hidden_below and self._may_roll():
+                self._roll(last.next)
+
+    def end_older(self, time_ms: int) -> None:
+        """Close the last segment if all its events arrived before `time_ms`, so that it can be removed. Raises OSError."""
+        with self._changing:
+            last = self._segments.last
+            if last.next > last.first and last.arrived_ms < time_ms and self._may_roll():
                 self._roll(last.next)
 
     def forget_below(self, offset: int) -> None:
-        """Remove the closed segments that lie below `offset` as a whole. Raises OSError."""
-        with self._changing:
-            segments = self._segments.all
-            count = sum(segment.next <= offset for segment in segments[:-1])
-            self._segments = _Segments(segments[count:])
-        for segment in segments[:count]:
-            segment.remove()
-            # One after the other, so that a power cut leaves no gap among the old ones.
-            sync_directory(self.directory)
+        """Remove each closed segment whose events are all below `offset`. Raises OSError."""
+        with self._removing:
+            if self._is_set_aside:
+                return
+            with self._changing:
+                segments = self._segments.all
+                count = sum(segment.next <= offset for segment in segments[:-1])
+                self._segments = Segments(segments[count:])
+            for segment in segments[:count]:
+                segment.remove()
+                # The oldest segment first, each synced, so that a power cut leaves no gap between the remaining ones.
+                sync_directory(self.directory)
 
     def skip_to(self, offset: int) -> None:
-        """Go on at `offset`, which must not be lower than `next`, since those between were given before. Raises OSError."""
+        """Continue at `offset`, since the offsets before it were already used. It must be at least `next`. Raises OSError."""
         with self._changing:
             self._roll(offset)
+
+    def set_aside(self, directory: Path) -> None:
+        """Rename the folder to `directory`, durably, and write nothing after that. Raises OSError if the folder stays.
+
+        From then on, this log has other paths, so that it never touches the files of a new topic with the same name.
+        """
+        with self._removing, self._changing:
+            self.directory.rename(directory)
+            try:
+                sync_directory(directory.parent)
+                sync_directory(self.directory.parent)
+            except OSError:
+                directory.rename(self.directory)
+                raise
+            self.directory, self._is_set_aside = directory, True
+            for segment in self._segments.all:
+                segment.move(directory)
 
     def close(self) -> None:
         """Close the files."""
@@ -187,11 +216,13 @@ class CommitLog:
             segment.close()
 
     def _open_segments(self) -> list[Segment]:
-        names = [
-            path for path in self.directory.glob("*.jsonl") if len(path.stem) == _NAME_DIGITS and path.stem.isdecimal()
-        ]
-        firsts = sorted(int(path.stem) for path in names)
-        segments = [Segment(self.directory, first) for first in firsts or [0]]
+        firsts = list(segment_paths(self.directory))
+        segments = [Segment(self.directory, first, self._files) for first in firsts or [0]]
+        for segment in segments:
+            refuse_other_kinds(segment.path)
+            refuse_other_kinds(segment.index_path)
+            if not firsts or not segment.index_path.exists():
+                segment.make()
         cut, rebuilt, damaged = 0, 0, 0
         for number, segment in enumerate(segments, 1):
             limit = segments[number].first if number < len(segments) else None
@@ -202,29 +233,48 @@ class CommitLog:
                 damaged += recovered.damaged
         missing = sum(max(0, after.first - before.next) for before, after in pairwise(segments))
         self.recovery = Recovery(cut, rebuilt, damaged, missing)
-        for index in self.directory.glob("*.index"):
-            if index.stem.isdecimal() and int(index.stem) not in firsts and firsts:
+        for first, index in index_paths(self.directory).items():
+            if firsts and first not in firsts:
                 index.unlink()
         return segments
 
+    def _date_segments(self, now_ms: int | None) -> None:
+        """Set the arrival time of each segment's last event, estimated from the timestamps of all segments."""
+        segments = [segment for segment in self._segments.all if segment.size]
+        for segment, arrived_ms in zip(segments, arrivals([dated(one) for one in segments], now_ms), strict=True):
+            segment.arrived_ms = arrived_ms
+
+    def _unmake(self) -> None:
+        """Remove the folder of a log that could not be created, so that a refused command leaves no files."""
+        with suppress(OSError):
+            for path in self.directory.iterdir():
+                self._files.drop(str(path))
+                path.unlink()
+            self.directory.rmdir()
+
     def _give_up_tail(self) -> None:
-        """End a segment whose write or fsync failed: what it holds unconfirmed is cut, and writing goes on in a new one."""
+        """Cut the unconfirmed bytes of a segment whose write or fsync failed, and roll to a new segment."""
         tail = self._segments.last
         if tail.next > tail.first:
             self._roll(tail.next)
         else:
+            tail.make()
             tail.seal()
         self._is_tail_spoilt = False
 
+    def _may_roll(self) -> bool:
+        return not (self._is_tail_spoilt or self._is_set_aside)
+
     def _roll(self, first: int) -> None:
-        self._segments.last.seal()
-        added = Segment(self.directory, first)
+        with suppress(FileNotFoundError):
+            self._segments.last.seal()
+        added = Segment(self.directory, first, self._files)
         try:
+            added.make()
             sync_directory(self.directory)
         except OSError:
-            # Nothing may be written to a file whose name a power cut could take.
-            added.close()
+            # A power cut could remove a name that is not synced, so the log must not write to this file.
             with suppress(OSError):
                 added.remove()
             raise
-        self._segments = _Segments([*self._segments.all, added])
+        self._segments = Segments([*self._segments.all, added])

@@ -1,4 +1,4 @@
-"""What is told of a line that is not what was written, and how a good one is found beside an index that is damaged."""
+"""Judge whether a line is damaged, and find an intact line whose index entry is damaged."""
 
 import os
 from collections.abc import Iterable
@@ -16,14 +16,14 @@ _NEIGHBOURS: Final = 8
 
 
 class Damage(NamedTuple):
-    """A line that is not what was written."""
+    """A damaged line: its offset, and why it is considered damaged."""
 
     offset: int
     reason: str
 
 
 class Place(msgspec.Struct):
-    """What a line says of its own place."""
+    """The offset, timestamp and priority in a line."""
 
     offset: int
     timestamp: int
@@ -34,8 +34,8 @@ _decode_place = msgspec.json.Decoder(Place).decode
 
 
 def places_of(lines: list[bytes]) -> list[Place] | None:
-    """Return what lines say of their places, None where one of them is no event."""
-    # JSON never holds a NUL and is UTF-8, but the decoder does not look into what it skips.
+    """Return the place in each of `lines`, None if one of them is not an event."""
+    # The decoder does not check the members that it skips, so check for NULs and invalid UTF-8 here.
     whole = b"".join(lines)
     try:
         if b"\0" in whole:
@@ -48,15 +48,16 @@ def places_of(lines: list[bytes]) -> list[Place] | None:
 
 
 def place_of(line: bytes) -> Place | None:
-    """Return what a line says of its place, None for one that no event is."""
+    """Return the place in `line`, None if it is not an event."""
     places = places_of([line])
     return places[0] if places else None
 
 
 def is_written(line: bytes, entry: Entry, offset: int) -> bool:
-    """Whether a line is what was written at `offset`, as far as its entry tells.
+    """Return whether `line` is intact and belongs to `offset`, judged by its index entry.
 
-    A bit that has changed in a line changes several of its crc32c, so a difference of one bit is the entry's own damage.
+    A flipped bit in a line changes several bits of its crc32c. So if the two crc32c differ in one bit, the entry is damaged
+    and not the line.
     """
     difference = crc32c(line) ^ entry.crc
     if difference.bit_count() > 1:
@@ -66,7 +67,7 @@ def is_written(line: bytes, entry: Entry, offset: int) -> bool:
 
 
 def find_line(file: int, entry: Entry, offset: int, starts: Iterable[int]) -> bytes | None:
-    """Look for the line at `offset` a few lines behind each of the bytes `starts`, None where it is not there."""
+    """Search for the line at `offset` in the few lines after each byte of `starts`. Returns None if it is not found."""
     for start in starts:
         for piece in os.pread(file, _WINDOW_BYTES, start).split(b"\n", _NEIGHBOURS)[:_NEIGHBOURS]:
             line = piece + b"\n"

@@ -1,8 +1,8 @@
-"""The index beside a segment: one fixed-width entry an event, so that an offset is an address.
+"""The index of a segment: one entry of fixed width for each event, so that an entry's position follows from the offset.
 
-The index can always be made again from the segment. It says two things that the segment does not: each line's crc32c,
-and where a batch began. A batch is written when the disk has the one before it, so whatever follows a batch's beginning
-proves that all before it was synced. The index of a closed segment ends with the crc32c of its entries.
+The index can always be rebuilt from the segment. It holds two facts that the segment does not: each line's crc32c, and
+where each batch begins. A batch is written only after the previous one is on the disk. So an event at the beginning of a
+batch proves that everything before it was synced. The index of a closed segment ends with the crc32c of its entries.
 """
 
 import struct
@@ -37,11 +37,11 @@ SEAL_BYTES: Final = _SEAL.size
 _PRIORITY_AT: Final = 20
 _MARKS_AT: Final = 21
 BATCH_MARK: Final = 1
-"""In an entry's `marks`: a batch began with this event."""
+"""The bit in an entry's `marks` that says: a batch begins with this event."""
 
 
 class Entry(NamedTuple):
-    """Where an event's line ends in its segment, when it was stored (ms), its crc32c, its priority, and `BATCH_MARK`."""
+    """One event's entry: the byte where its line ends, its timestamp (ms), the line's crc32c, its priority, and its marks."""
 
     end: int
     timestamp: int
@@ -60,21 +60,21 @@ def encode_entries(
 
 
 def mark_batch(entries: bytes) -> bytearray:
-    """Return `entries`, the first of which begins a batch."""
+    """Return `entries` with the batch mark set in the first one."""
     marked = bytearray(entries)
     marked[_MARKS_AT] |= BATCH_MARK
     return marked
 
 
 def without_marks(entries: bytes) -> bytearray:
-    """Return `entries` as their lines alone tell them."""
+    """Return `entries` without batch marks, as `encode_entries` makes them from the lines."""
     plain = bytearray(entries)
     plain[_MARKS_AT::ENTRY_BYTES] = bytes(len(entries) // ENTRY_BYTES)
     return plain
 
 
 def pack_entry(entry: Entry) -> bytes:
-    """Return one entry as it stands in the index."""
+    """Return one entry as the bytes of the index."""
     return _ENTRY.pack(*entry)
 
 
@@ -84,26 +84,26 @@ def decode_entries(raw: bytes) -> list[Entry]:
 
 
 def ends_and_crcs(raw: bytes) -> list[tuple[int, int]]:
-    """Return of each entry in `raw` what reading its line needs."""
+    """Return the end and the crc32c of each entry in `raw`."""
     return [(end, crc) for end, _, crc, _, _ in _ENTRY.iter_unpack(raw)]
 
 
 def entry_at(raw: bytes, number: int) -> Entry:
-    """Return one entry of `raw`."""
+    """Return the entry with this number in `raw`, counted from 0."""
     return Entry(*_ENTRY.unpack_from(raw, number * ENTRY_BYTES))
 
 
 def seal_of(entries: "bytes | bytearray") -> bytes:
-    """Return what closes an index of these entries."""
+    """Return the seal that ends the index of a closed segment with these entries."""
     return _SEAL.pack(crc32c(entries))
 
 
 def unseal(raw: bytes) -> bytes | None:
-    """Return the entries of a closed index, None where it is not whole."""
+    """Return the entries of a closed index, None if it is incomplete or damaged."""
     entries, seal = raw[:-SEAL_BYTES], raw[-SEAL_BYTES:]
     return entries if len(entries) % ENTRY_BYTES == 0 and seal == seal_of(entries) else None
 
 
 def priorities_of(raw: bytes) -> bytes:
-    """Return the priority of each of the entries `raw`, a byte for each."""
+    """Return the priorities of the entries in `raw`, one byte each."""
     return raw[_PRIORITY_AT::ENTRY_BYTES]

@@ -1,11 +1,14 @@
-"""A log that ends with its process: the promise ``memory``, and the double for tests of the core."""
+"""A log in memory, for the durability ``memory`` and for tests of the core. It is lost when the process ends."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
 
+from broker.log.batch import Batch
 from broker.log.damage import Damage
+from broker.log.dates import Dated, find_moment
 from broker.log.retention import Span
-from broker.log.segment import Batch
 from broker.log.stretch import Stretch
 
 __all__ = ["MemoryLog"]
@@ -14,28 +17,40 @@ _SPAN_BYTES = 1 << 20
 
 
 class MemoryLog:
-    """All lines in a list, in parts of about `span_bytes` that can be forgotten."""
+    """Holds all lines in a list. Parts of about `span_bytes` bytes can be removed."""
 
     def __init__(self, *, span_bytes: int = _SPAN_BYTES) -> None:
-        self.earliest = 0
+        self.hidden_below = 0
         self.size = 0
         self.last_timestamp = 0
+        self.last_arrived = 0
         self._span_bytes = span_bytes
+        # The offset of the first line
+        self._first = 0
         self._closed: list[Span] = []
         self._open_bytes = 0
         self._lines: list[bytes] = []
         self._priorities = bytearray()
         self._timestamps: list[int] = []
+        # The offsets whose timestamp is lower than that of the previous event. Between two of them, a binary search works.
+        self._breaks: list[int] = []
+
+    @property
+    def earliest(self) -> int:
+        """The lowest offset that can be read, or `next` if there is none."""
+        return max(self._first, self.hidden_below)
 
     @property
     def next(self) -> int:
-        """The offset behind the last written event."""
-        return self.earliest + len(self._lines)
+        """The offset after the last written event."""
+        return self._first + len(self._lines)
 
     def append(self, batch: Batch) -> None:
-        """Keep a batch."""
+        """Add a batch to the end of the log."""
         if self._open_bytes >= self._span_bytes:
             self._close_span()
+        if self._lines and batch.timestamps[0] < self.last_timestamp:
+            self._breaks.append(batch.first)
         self._lines += batch.lines
         self._priorities += bytes(batch.priorities)
         self._timestamps += batch.timestamps
@@ -43,13 +58,14 @@ class MemoryLog:
         self.size += size
         self._open_bytes += size
         self.last_timestamp = batch.timestamps[-1]
+        self.last_arrived = self.last_timestamp if batch.arrived_ms is None else batch.arrived_ms
 
     def read(self, first: int, count: int, bytes_max: int) -> tuple[list[bytes], int, list[Damage]]:
-        """Return up to `count` lines of about `bytes_max` bytes from `first` on, and the offset behind them."""
+        """Return up to `count` lines of about `bytes_max` bytes from `first` on, and the offset after them."""
         first = max(first, self.earliest)
         lines: list[bytes] = []
         size = 0
-        for line in self._lines[first - self.earliest : first - self.earliest + count]:
+        for line in self._lines[first - self._first : first - self._first + count]:
             if lines and size + len(line) > bytes_max:
                 break
             lines.append(line)
@@ -57,50 +73,68 @@ class MemoryLog:
         return lines, first + len(lines), []
 
     def pick(self, offsets: Sequence[int]) -> dict[int, bytes]:
-        """Return single lines."""
-        return {offset: self._lines[offset - self.earliest] for offset in offsets if offset >= self.earliest}
+        """Return the lines at `offsets`. Missing lines are left out."""
+        return {offset: self._lines[offset - self._first] for offset in offsets if offset >= self.earliest}
 
     def stretches(self, first: int) -> list[Stretch]:
         """Return the priorities of the events from offset `first` to the end."""
         first = max(first, self.earliest)
-        priorities = bytes(self._priorities[first - self.earliest :])
+        priorities = bytes(self._priorities[first - self._first :])
         return [Stretch(first, priorities)] if priorities else []
 
     def priority_of(self, offset: int) -> int:
-        """Return the priority of the event at `offset`, 0 where it is not there."""
-        return self._priorities[offset - self.earliest] if self.earliest <= offset < self.next else 0
+        """Return the priority of the event at `offset`, 0 if it is missing."""
+        return self._priorities[offset - self._first] if self.earliest <= offset < self.next else 0
 
-    def offset_at(self, time_ms: int) -> int:
-        """Return the first offset stored at or after `time_ms`, `next` where there is none."""
-        return self.earliest + bisect_left(self._timestamps, time_ms)
+    def offset_at(self, time_ms: int, now_ms: int | None = None) -> int:
+        """Return the first offset stored at or after `time_ms`, `next` if there is none. `now_ms` is the current time."""
+        starts = [0, *(offset - self._first for offset in self._breaks if offset > self._first)]
+        parts = list(pairwise([*starts, len(self._lines)])) if self._lines else []
+        dated = [Dated(self._timestamps[start], self._timestamps[end - 1]) for start, end in parts]
+        found = find_moment(
+            dated, time_ms, now_ms, lambda number, at_ms: bisect_left(self._timestamps, at_ms, *parts[number])
+        )
+        return max(self._first + (found or 0), self.earliest)
 
     def spans(self) -> list[Span]:
         """Return the parts that `forget_below` could remove, in order."""
         return list(self._closed)
 
+    def hide_below(self, offset: int) -> None:
+        """Hide the events below `offset`. They stay stored until `forget_below`."""
+        self.hidden_below = max(self.hidden_below, min(offset, self.next))
+
+    def end_hidden(self) -> None:
+        """Close the last part if all its events are hidden, so that it can be removed."""
+        if self._open_bytes and self.next <= self.hidden_below:
+            self._close_span()
+
     def end_older(self, time_ms: int) -> None:
-        """Close the last part if all its events were stored before `time_ms`, so that it can go."""
-        if self._open_bytes and self.last_timestamp < time_ms:
+        """Close the last part if all its events arrived before `time_ms`, so that it can be removed."""
+        if self._open_bytes and self.last_arrived < time_ms:
             self._close_span()
 
     def forget_below(self, offset: int) -> None:
-        """Remove the parts that lie below `offset` as a whole."""
+        """Remove each closed part whose events are all below `offset`."""
         while self._closed and self._closed[0].next <= offset:
             span = self._closed.pop(0)
-            count = span.next - self.earliest
+            count = span.next - self._first
             del self._lines[:count], self._priorities[:count], self._timestamps[:count]
-            self.earliest = span.next
+            self._first = span.next
             self.size -= span.size
 
     def skip_to(self, offset: int) -> None:
-        """Begin at `offset`; only a log with nothing in it can have lost what was given."""
-        if self._lines or offset < self.earliest:
+        """Continue at `offset`. Raises ValueError if the log holds events or `offset` is lower than its first one."""
+        if self._lines or offset < self._first:
             raise ValueError(f"offset {offset} cannot follow {self.next - 1}")
-        self.earliest = offset
+        self._first = offset
+
+    def set_aside(self, directory: Path) -> None:
+        """Do nothing, since there is no folder."""
 
     def close(self) -> None:
-        """Nothing is open."""
+        """Do nothing, since no file is open."""
 
     def _close_span(self) -> None:
-        self._closed.append(Span(self.next, self._open_bytes, self.last_timestamp))
+        self._closed.append(Span(self.next, self._open_bytes, self.last_arrived))
         self._open_bytes = 0

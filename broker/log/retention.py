@@ -1,28 +1,33 @@
-"""Which segments have had their time."""
+"""The rule that decides which segments retention removes."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from broker.protocol.retention import Retention
+from tweetwire.protocol.retention import Retention
 
 __all__ = ["Span", "first_kept"]
 
 
 class Span(NamedTuple):
-    """A closed part of a log: the offset behind its last event, its bytes, and when (ms) its last event was stored."""
+    """A closed part of a log: the offset after its last event, its size in bytes, and when (ms) its last event arrived."""
 
     next: int
     size: int
-    last_timestamp: int
+    arrived_ms: int
 
 
 def first_kept(
     closed: Sequence[Span], size: int, retention: Retention, needed: Callable[[], int | None], now_ms: int
 ) -> int:
-    """Return the offset below which everything may go, 0 where nothing may.
+    """Return the offset below which all events may be removed, 0 if none may.
 
-    `closed` are a log's closed parts in order, `size` is the whole log's, and `needed` tells the lowest offset that a
-    durable subscription has not settled (None where there is no such subscription); it is asked once at most.
+    Args:
+        closed: The closed parts of the log, in order.
+        size: The size of the whole log in bytes.
+        retention: The topic's retention.
+        needed: Returns the lowest offset that a durable subscription has not settled, None if there is no durable
+            subscription. Called once at most.
+        now_ms: The current time.
     """
     kept = 0
     settled_below: int | None = None
@@ -44,6 +49,6 @@ def first_kept(
 
 
 def _is_due(span: Span, size: int, retention: Retention, now_ms: int) -> bool:
-    """Whether a part is too old, or enough is behind it."""
-    is_old = retention.age_ms is not None and span.last_timestamp < now_ms - retention.age_ms
+    """Return whether a part may be removed: it is too old, or the log is large enough without it."""
+    is_old = retention.age_ms is not None and span.arrived_ms < now_ms - retention.age_ms
     return is_old or (retention.bytes is not None and size - span.size >= retention.bytes)

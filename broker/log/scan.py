@@ -1,10 +1,14 @@
-"""Finding the events in a segment's bytes, whatever became of them and of the index.
+"""Find the events in a segment's bytes, also if the segment or its index is damaged.
 
-What a power cut leaves of the last batch is *torn*: an incomplete line at the end, or NULs where a sector was never
-written. It was not confirmed and ends the segment. Everything else that is no event is *damage* of something that was
-confirmed: it keeps its place with an entry that no line fits, so that readers skip and report it, and what stands behind
-it is found. Two things tell them apart. In an open segment, only the last batch can be torn, so a later batch's beginning
-proves damage. And one flipped bit makes one NUL at most, and none of a brace or of a line's end.
+Bytes that are not an event are torn or damaged:
+
+- A power cut leaves the last batch *torn*: an incomplete line at the end, or NULs where a sector was never written. The
+  broker never confirmed this batch. The segment ends before it.
+- All other such bytes are *damage* of confirmed events. These events keep their offsets, with index entries whose crc32c
+  matches no line. So readers skip and report them, and still find the later events.
+
+Two facts distinguish damaged bytes from torn ones. In an open segment only the last batch can be torn, so the beginning of a
+later batch proves damage. A flipped bit turns at most one byte into a NUL, and never a brace or a line feed.
 """
 
 import mmap
@@ -37,11 +41,21 @@ Bytes: TypeAlias = "bytes | mmap.mmap"
 
 
 class Scan:
-    """Reads a segment's `data` from its `first` offset; `known` are the entries of its index, as far as they are there.
+    """Finds the events of a segment when it is constructed. The attributes are the findings.
 
-    A closed segment has a `limit`, the offset at which the next one begins; an open one has none. When made, `entries` fit
-    the bytes before `size`, which hold the offsets below `next`, `damaged` of them; what is behind `size` is to be cut, and
-    `has_events_behind` tells whether there are whole events in it.
+    Args:
+        data: The segment's bytes.
+        known: The bytes of its index, which may be missing, short or damaged.
+        first: The segment's first offset.
+        limit: The offset at which the next segment begins, None if the segment is open.
+
+    Attributes:
+        size: The byte at which the last event ends. The caller cuts the bytes after it.
+        next: The offset after the last event.
+        entries: The index entries for the bytes before `size`.
+        damaged: How many of these entries are for damaged events.
+        last_timestamp: The highest timestamp found so far.
+        has_events_behind: Whether there are whole events after `size`.
     """
 
     def __init__(self, data: Bytes, known: bytes, first: int, limit: int | None) -> None:
@@ -55,7 +69,8 @@ class Scan:
         self._known = known[: len(known) // ENTRY_BYTES * ENTRY_BYTES]
         self._first = first
         self._limit = limit
-        # What is ahead is found once for all that lies before it.
+        # The results of the two searches ahead. Each is used until the scan has passed its place, so that no bytes are searched
+        # twice.
         self._ahead: tuple[int, int] | None = (0, 0)
         self._batch_ahead = -1
         while self.size < len(data) and not self._is_full and (self._take_events() or self._pass_damage()):
@@ -66,7 +81,7 @@ class Scan:
         return self._limit is not None and self.next >= self._limit
 
     def _take_events(self) -> bool:
-        """Take what follows as long as it is events in order, a few MiB at most; returns whether there were any."""
+        """Take the events that follow in order, a few MiB at most. Returns whether there was an event."""
         most = None if self._limit is None else self._limit - self.next
         lines = self._lines()[:most]
         places = places_of(lines)
@@ -87,14 +102,14 @@ class Scan:
             yield place
 
     def _lines(self) -> list[bytes]:
-        """Return the whole lines of the next few MiB; a longer line comes alone."""
+        """Return the whole lines of the next few MiB. A longer line is returned alone."""
         end = self._data.rfind(b"\n", self.size, self.size + _CHUNK_BYTES) + 1
         if not end:
             end = self._data.find(b"\n", self.size) + 1
         return _split(self._data[self.size : end])
 
     def _add(self, entries: bytes, size: int, count: int) -> None:
-        """Add entries made from lines, with what only the index knows: the crc of what was written, and the marks."""
+        """Add entries made from lines. Take over the crc32c and the marks of the known index, which the lines do not hold."""
         at = len(self.entries)
         known = self._known[at : at + len(entries)]
         self.entries += known if entries == without_marks(known) else b"".join(_merged(entries, known))
@@ -102,7 +117,7 @@ class Scan:
         self.next += count
 
     def _pass_damage(self) -> bool:
-        """Go on behind bytes that are no event; returns False where the segment ends with them."""
+        """Skip bytes that are not an event. Returns False if they are torn, so that the segment ends before them."""
         start = self.size
         found = self._next_event()
         behind = found[0] if found else len(self._data)
@@ -122,7 +137,7 @@ class Scan:
         return True
 
     def _known_entry(self) -> Entry | None:
-        """Return the index's entry for the next offset where its ends can be those of a line here."""
+        """Return the index's entry for the next offset if a line can begin at `size` and end where the entry says."""
         number = self.next - self._first
         if (number + 1) * ENTRY_BYTES > len(self._known):
             return None
@@ -132,7 +147,7 @@ class Scan:
         return entry if is_possible and self._data[entry.end : entry.end + 1] in {b"", b"{"} else None
 
     def _next_event(self) -> tuple[int, int] | None:
-        """Return (byte, offset) of the first event behind the bytes that are none, None where there is none."""
+        """Return (byte, offset) of the first event after the bytes that are not an event, None if no event follows."""
         ahead = self._ahead
         if ahead is not None and (ahead[0] <= self.size or ahead[1] <= self.next):
             ahead = self._ahead = self._find_event()
@@ -148,7 +163,7 @@ class Scan:
         return None
 
     def _is_possible(self, start: int, offset: int) -> bool:
-        """Whether the event at byte `start` can have this offset, so that not everything else would have to be wrong."""
+        """Return whether the event at byte `start` can have this offset, given how many events fit into the skipped bytes."""
         passed = offset - self.next
         return 0 < passed <= 1 + (start - self.size) // _LINE_BYTES_MIN and (
             self._limit is None or offset < self._limit
@@ -161,7 +176,7 @@ class Scan:
         return (is_cut_off or has_hole) and not self._is_followed_by_batch()
 
     def _is_followed_by_batch(self) -> bool:
-        """Whether a batch that begins behind the next offset is in the file."""
+        """Return whether the file holds the beginning of a batch after the next offset."""
         if self._batch_ahead <= self.next:
             self._batch_ahead = next(self._batches_ahead(), _NONE)
         return self._batch_ahead != _NONE
@@ -177,7 +192,7 @@ class Scan:
                     yield offset
 
     def _mark(self, start: int, end: int, count: int) -> None:
-        """Give `count` offsets to bytes that are no events, a line each as far as there are lines."""
+        """Add `count` entries for damaged bytes: one for each line, and the rest of the bytes for the last entry."""
         pieces = _split(self._data[start:end])
         pieces[count - 1 :] = [b"".join(pieces[count - 1 :])]
         at = start
@@ -193,7 +208,7 @@ class Scan:
 
 
 def _split(lines: bytes) -> list[bytes]:
-    """Return lines with their ends; the last one may have none."""
+    """Split into lines that keep their line feed. The last one may lack it."""
     *whole, rest = lines.split(b"\n")
     return [*(line + b"\n" for line in whole), *([rest] if rest else [])]
 
@@ -207,7 +222,7 @@ def _merged(entries: bytes, known: bytes) -> Iterator[bytes]:
         if before.end != entry.end:
             yield pack_entry(entry)
         else:
-            # One bit of difference is damage of the entry, more is damage of the line. None at all is an entry whose sector
-            # was never written, since entries do not end where sectors do.
+            # If the crc32c differ in one bit, the entry is damaged; if in more, the line is. A crc32c of 0 in the index is
+            # the unwritten half of an entry, since an entry can lie across two sectors.
             crc = before.crc if before.crc and (before.crc ^ entry.crc).bit_count() > 1 else entry.crc
             yield pack_entry(entry._replace(crc=crc, marks=before.marks & BATCH_MARK))

@@ -1,4 +1,4 @@
-"""The priorities of neighbouring events, a byte for each: the smallest form of their places in the lanes."""
+"""The priorities of consecutive events, one byte each: the smallest form that gives the offsets of each priority."""
 
 from array import array
 from collections.abc import Iterator, Sequence
@@ -9,15 +9,15 @@ from typing import Final
 __all__ = ["Stretch"]
 
 _DECODED: Final = 64
-"""So many lanes of stretches stay decoded, about 8 MB of numbers; a reader needs one for each priority at its place."""
+"""How many decoded lists of offsets are cached, about 8 MB. A reader uses one list for each priority at a time."""
 _RARE: Final = 100
-"""Where fewer than one event of so many has a priority, searching for each is quicker than looking at all."""
+"""If less than one event in this number has a priority, a search for each is faster than a check of all events."""
 
 _ONLY: Final = [bytes(priority == wanted for priority in range(256)) for wanted in range(256)]
 
 
 class Stretch:
-    """The event at offset `first` + i has priority ``priorities[i]``. Never changed; equal only to itself."""
+    """The event at offset `first` + i has priority ``priorities[i]``. Immutable, and compared by identity."""
 
     __slots__ = ("first", "priorities")
 
@@ -27,43 +27,43 @@ class Stretch:
 
     @property
     def next(self) -> int:
-        """The offset behind the last one."""
+        """The offset after the last event."""
         return self.first + len(self.priorities)
 
     @property
     def all_offsets(self) -> range:
-        """The offsets of all its events."""
+        """The offsets of all events, in order."""
         return range(self.first, self.next)
 
     def cut(self, first: int, next_: int) -> "Stretch":
-        """Return the part with offsets `first` … `next_` - 1, which may be all or nothing of it."""
+        """Return the part with the offsets `first` … `next_` - 1. It may be empty or the whole stretch."""
         if first <= self.first and next_ >= self.next:
             return self
         start = max(first, self.first)
         return Stretch(start, self.priorities[start - self.first : max(next_ - self.first, 0)])
 
     def parts(self, length: int) -> "Iterator[Stretch]":
-        """Yield it in parts of up to `length` events."""
+        """Yield the stretch in parts of up to `length` events."""
         for start in range(0, len(self.priorities), length):
             yield Stretch(self.first + start, self.priorities[start : start + length])
 
     def by_priority(self) -> dict[int, "array[int]"]:
-        """Return the offsets of each priority that stands here, in order."""
+        """Return the offsets of each priority that occurs, in order."""
         found = set(self.priorities)
         if len(found) == 1:
             return {found.pop(): array("Q", self.all_offsets)}
         return {priority: self.pick(priority) for priority in found}
 
     def pick(self, priority: int) -> "array[int]":
-        """Return the offsets of a priority, in order, by looking at each event."""
+        """Return the offsets of a priority, in order, by checking each event."""
         return array("Q", compress(self.all_offsets, self.priorities.translate(_ONLY[priority])))
 
     def count_before(self, offset: int, priority: int) -> int:
-        """Return how many events of a priority stand before `offset`."""
+        """Return how many events of a priority have offsets below `offset`."""
         return self.priorities.count(priority, 0, max(offset - self.first, 0))
 
     def offsets(self, priority: int) -> Sequence[int]:
-        """Return the offsets of a priority, in order. Those of the stretches asked for last are kept."""
+        """Return the offsets of a priority, in order. The most recently used results are cached."""
         return _offsets(self, priority)
 
 

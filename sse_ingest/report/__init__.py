@@ -1,1 +1,1 @@
-"""A picture of what is stored: ``python -m sse_ingest report`` writes one HTML file that needs nothing else."""
+"""The report: ``python -m sse_ingest report`` writes a self-contained HTML file about the stored tweets."""

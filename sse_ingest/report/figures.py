@@ -1,4 +1,4 @@
-"""What the report tells, asked of MongoDB: totals, curves over the time of storing, and lists."""
+"""Query the report's figures from MongoDB: totals, curves over the time of storing, and lists."""
 
 from datetime import datetime, timedelta
 from typing import Any
@@ -6,14 +6,14 @@ from typing import Any
 from msgspec import Struct
 from pymongo.asynchronous.database import AsyncDatabase
 
-__all__ = ["Curves", "Figures", "gather", "step_of"]
+__all__ = ["Curves", "ReportFigures", "gather", "step_of"]
 
 Document = dict[str, Any]
 Row = tuple[str, float]
 
 
 class Curves(Struct):
-    """Values at the beginnings of equal steps of time; None where nothing was stored."""
+    """Values for equal steps of time, with the start of each step. A value is None if nothing was stored in its step."""
 
     times: list[datetime]
     step_s: float
@@ -21,8 +21,8 @@ class Curves(Struct):
     sentiment: list[float | None]
 
 
-class Figures(Struct):
-    """All of it. The rows of the lists are in descending order, ties in the alphabet's."""
+class ReportFigures(Struct):
+    """All figures of the report. The rows of a list are in descending order, equal counts alphabetically."""
 
     tweets: int
     users: int
@@ -38,13 +38,20 @@ class Figures(Struct):
 
 
 def step_of(first: datetime, last: datetime, steps: int) -> timedelta:
-    """Return the length of a step, whole milliseconds, so that `steps` of them reach from `first` beyond `last`."""
+    """Return the length of a step in whole milliseconds: `steps` of these lengths cover the time from `first` to `last`."""
     span_ms = int((last - first) / timedelta(milliseconds=1)) + 1
     return timedelta(milliseconds=max(-(-span_ms // steps), 1))
 
 
-async def gather(database: AsyncDatabase[Document], since: datetime | None, steps: int, top: int) -> Figures:
-    """Ask for the figures of tweets stored since `since`. Raises PyMongoError."""
+async def gather(database: AsyncDatabase[Document], since: datetime | None, steps: int, top: int) -> ReportFigures:
+    """Query the figures of the tweets stored since `since`, or of all tweets. Raises PyMongoError.
+
+    Args:
+        database: the ingester's database.
+        since: the earliest time of storing, or None.
+        steps: the number of points of each curve.
+        top: the number of rows of each list.
+    """
     wanted: Document = {"ingested_at": {"$gte": since}} if since else {}
     totals = await _aggregate(
         database,
@@ -54,7 +61,7 @@ async def gather(database: AsyncDatabase[Document], since: datetime | None, step
     )
     authors = await _aggregate(database, "tweets", wanted, {"$group": {"_id": "$user.id_str"}}, {"$count": "users"})
     rejected = {"at": {"$gte": since}} if since else {}
-    return Figures(
+    return ReportFigures(
         tweets=totals[0]["tweets"] if totals else 0,
         users=authors[0]["users"] if authors else 0,
         rejected=await database.rejected_tweets.count_documents(rejected),

@@ -1,10 +1,10 @@
-"""The report's page: figures to HTML with drawings in it, readable in light and dark, without a script."""
+"""Write the report's HTML page with inline drawings, for light and dark screens, without scripts."""
 
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from html import escape
 
-from sse_ingest.report.figures import Curves, Figures, Row
+from sse_ingest.report.figures import Curves, ReportFigures, Row
 
 __all__ = ["page"]
 
@@ -26,7 +26,7 @@ td:last-child { text-align: right; font-variant-numeric: tabular-nums; }
 """
 
 
-def page(figures: Figures, title: str, at: datetime) -> str:
+def page(figures: ReportFigures, title: str, at: datetime) -> str:
     """Return the whole page."""
     totals = {
         "tweets": f"{figures.tweets:,}",
@@ -90,7 +90,7 @@ def _number(value: float) -> str:
 
 
 def _path(values: list[float | None] | list[float], x: Callable[[int], float], y: Callable[[float], float]) -> str:
-    """Return a line through the values, broken where there are none; a value alone is a short stroke."""
+    """Return an SVG path through the values, with a gap at each None; an isolated value is a short stroke."""
     steps: list[str] = []
     is_drawing = False
     for place, value in enumerate(values):

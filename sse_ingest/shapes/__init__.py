@@ -1,4 +1,4 @@
-"""What the events of each kind of source look like, and how they become tweets: pure functions from their data."""
+"""Shapes: pure functions that turn the events of each kind of source into tweets."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -10,7 +10,7 @@ __all__ = ["SHAPES", "Shape", "Unwrap"]
 
 Shape = Literal["twitter", "mastodon", "wikimedia"]
 Unwrap = Callable[[str, bytes, str], list[Found]]
-"""Takes an event's type, its data, and the origin that makes its ids unique."""
+"""Converts an event's type and data to its contents. The third argument is the origin that makes its ids unique."""
 
 SHAPES: dict[Shape, Unwrap] = {
     "twitter": twitter.unwrap,

@@ -1,54 +1,60 @@
-"""Mastodon's streaming API: a status is a tweet, a boost a retweet, its account the user.
+"""Mastodon's streaming API: a status is a tweet, a boost is a retweet, and the account is the user.
 
-Ids count within one instance, so they are written ``<instance>:<id>``.
+Ids are unique within one instance only, so they are written as ``<instance>:<id>``. A recording may also contain messages of
+the WebSocket API, ``{"event": "update", "payload": "<the event's data>"}``; these are read as the events that they contain.
 """
 
-import re
-from html import unescape
 from typing import Any
 
-from sse_ingest.found import Found, Kind, Notice, Tweet, Unusable, User
+from sse_ingest.found import Found, Kind, Notice, Rejected, Tweet, User
+from sse_ingest.shapes.html import HtmlTooLarge, text_of_html
 from sse_ingest.shapes.values import count, date, decode, identifier, json_text, text_or_none, texts
 
-__all__ = ["text_of_html", "unwrap"]
+__all__ = ["unwrap"]
 
 _STATUS_EVENTS = ("update", "status.update")
-_BREAK = re.compile(r"<br\s*/?>|</p>\s*<p[^>]*>", re.IGNORECASE)
-_TAG = re.compile(r"<[^>]*>")
 _PROFILE_COUNTS = {"friends_count": "following_count", "statuses_count": "statuses_count"}
 
 
 def unwrap(event: str, data: bytes, origin: str) -> list[Found]:
-    """Return what the event holds; `origin` is the instance. Events other than statuses are notices, whatever their data."""
+    """Return the contents of an event of the instance `origin`.
+
+    Events that are not statuses are notices, whatever their data is.
+    """
     if event not in _STATUS_EVENTS:
         return [Notice(event)]
     try:
         status = decode(data)
     except (ValueError, RecursionError) as error:
-        return [Unusable(f"no JSON: {error}")]
+        return [Rejected(f"not JSON: {error}")]
     if not isinstance(status, dict):
-        return [Unusable(f"no status: a JSON {type(status).__name__}")]
+        return [Rejected(f"not a status: a JSON {type(status).__name__}")]
+    carried, payload = status.get("event"), status.get("payload")
+    if isinstance(carried, str) and isinstance(payload, str):
+        return unwrap(carried, payload.encode("utf-8", "replace"), origin)
     found: list[Found] = [_tweet(status, origin)]
     if isinstance(status.get("reblog"), dict):
         inner = _tweet(status["reblog"], origin)
-        if isinstance(inner, Unusable):
+        if isinstance(inner, Rejected):
             inner.raw = json_text(status["reblog"])
         found.append(inner)
     return found
 
 
-def text_of_html(html: str) -> str:
-    """Return what a reader of the HTML sees: paragraphs and breaks as newlines, no tags, no entities."""
-    return unescape(_TAG.sub("", _BREAK.sub("\n", html))).strip()
+def _tweet(status: dict[str, Any], origin: str) -> Tweet | Rejected:
+    try:
+        return _tweet_or_too_large(status, origin)
+    except HtmlTooLarge as error:
+        return Rejected(f"a status that is too large: {error}")
 
 
-def _tweet(status: dict[str, Any], origin: str) -> Tweet | Unusable:
+def _tweet_or_too_large(status: dict[str, Any], origin: str) -> Tweet | Rejected:
     status_id = identifier(status.get("id"))
     if status_id is None:
-        return Unusable("a status without an id")
+        return Rejected("a status without an id")
     user = _user(status.get("account"), origin)
     if user is None:
-        return Unusable("a status without an account")
+        return Rejected("a status without an account")
     boosted = status.get("reblog") if isinstance(status.get("reblog"), dict) else None
     shown = boosted or status
     content = shown.get("content")

@@ -1,55 +1,48 @@
-"""Twitter's API 1.1 objects, bare or in the rtp-server's envelope, in every form they had from 2006 to 2018.
+"""The objects of Twitter's API 1.1, alone or in the rtp-server's envelope, in all forms that they had from 2006 to 2018.
 
-A tweet inside another (``retweeted_status``, ``quoted_status``) is a tweet of its own and follows the one it was in.
-The text of a retweet is cut by Twitter; here it is written out with the whole text of what it repeats, and has its
-hashtags and addresses too.
+A tweet inside another one (``retweeted_status``, ``quoted_status``) is a separate tweet and follows its outer tweet. Twitter
+cuts the text of a retweet. Here it is replaced by the whole text of the original tweet, with its hashtags and addresses.
 """
 
 import re
-from html import unescape
 from typing import Any
 
-from sse_ingest.found import Found, Kind, Notice, Panic, Tweet, Unusable, User
-from sse_ingest.shapes.values import count, date, decode, identifier, json_text, text_or_none, texts
+from sse_ingest.found import Found, Kind, Notice, Panic, Rejected, Tweet, User
+from sse_ingest.shapes.entities import entities_of
+from sse_ingest.shapes.values import count, date, decode, identifier, json_text, text_or_none, texts, unescaped
 
 __all__ = ["unwrap"]
 
 NESTED_MAX = 16
-"""Twitter nests two levels (a retweet of a quote); what goes deeper than this is an attack on the stack."""
+"""The most levels of nesting. Twitter uses two (a retweet of a quote); deeper nesting is an attack on the stack."""
 
 _EVENTS = ("message", '"message"')
-"""The rtp-server puts its event's name in quotes; as it frames them, the name is dropped with its empty block."""
+"""The event types of the rtp-server's messages.
+
+The server puts the name in quotes. Its framing separates the name from the data, so the type may be empty.
+"""
 
 _NOTICES = (
-    "delete",
-    "scrub_geo",
-    "limit",
-    "status_withheld",
-    "user_withheld",
-    "disconnect",
-    "warning",
-    "event",
-    "friends",
-    "friends_str",
+    *("delete", "scrub_geo", "limit", "status_withheld", "user_withheld", "disconnect", "warning"),
+    *("event", "direct_message", "friends", "friends_str", "follow", "control", "info", "close"),
 )
+"""Twitter's control messages: objects with a member of one of these names. The second line is for user and site streams."""
+
 _PANIC = re.compile(rb'\s*\{\s*"message"\s*:\s*panic\s*\}\s*')
-_HASHTAG = re.compile(r"(?<![\w&])[#＃](\w*[^\W\d_]\w*)")
-_MENTION = re.compile(r"(?<![\w@])@(\w{1,15})")
-_URL = re.compile(r"https?://[^\s<>\"]+")
 
 
 def unwrap(event: str, data: bytes, origin: str) -> list[Found]:
-    """Return what the event holds, the outer tweet first. Raises `Panic` for the kill message."""
+    """Return the contents of an event, the outer tweet first. Raises `Panic` for the kill message."""
     if event not in _EVENTS:
         return [Notice(event)]
     try:
         message = decode(data)
     except RecursionError:
-        return [Unusable("the JSON is nested too deeply")]
+        return [Rejected("the JSON is nested too deeply")]
     except ValueError as error:
         if _PANIC.fullmatch(data):
             raise Panic from None
-        return [Unusable(f"no JSON: {error}")]
+        return [Rejected(f"not JSON: {error}")]
     return _objects(_out_of_envelope(message))
 
 
@@ -62,7 +55,7 @@ def _out_of_envelope(message: Any) -> Any:
 
 def _objects(status: Any) -> list[Found]:
     if not isinstance(status, dict):
-        return [Unusable(f"no tweet: a JSON {type(status).__name__}")]
+        return [Rejected(f"not a tweet: a JSON {type(status).__name__}")]
     if "user" not in status:
         for name in _NOTICES:
             if name in status:
@@ -74,22 +67,22 @@ def _objects(status: Any) -> list[Found]:
         nested = (outer.get("quoted_status"), outer.get("retweeted_status"))
         waiting.extend(inner for inner in nested if inner and isinstance(inner, dict))
         tweet = _tweet(outer)
-        if isinstance(tweet, Unusable) and found:
+        if isinstance(tweet, Rejected) and found:
             tweet.raw = json_text(outer)
         found.append(tweet)
     return found
 
 
-def _tweet(status: dict[str, Any]) -> Tweet | Unusable:
+def _tweet(status: dict[str, Any]) -> Tweet | Rejected:
     tweet_id = identifier(status.get("id_str"), status.get("id"))
     if tweet_id is None:
-        return Unusable("a tweet without an id")
+        return Rejected("a tweet without an id")
     user = _user(status.get("user"))
     if user is None:
-        return Unusable("a tweet without a user")
+        return Rejected("a tweet without a user")
     text = _full_text(status)
     if text is None:
-        return Unusable("a tweet without a text")
+        return Rejected("a tweet without a text")
     tags, mentions, urls = _entities(status, text)
     tweet = Tweet(
         id=tweet_id,
@@ -126,12 +119,12 @@ def _full_text(status: dict[str, Any]) -> str | None:
     candidates = [extended.get("full_text")] if isinstance(extended, dict) else []
     for text in (*candidates, status.get("full_text"), status.get("text")):
         if isinstance(text, str):
-            return unescape(text) if "&" in text else text
+            return unescaped(text)
     return None
 
 
 def _entities(status: dict[str, Any], text: str) -> tuple[list[str], list[str], list[str]]:
-    """Return hashtags, mentioned screen names and addresses; found in the text where the object lists none at all."""
+    """Return hashtags, screen names and addresses. If the object has no lists of them, the text is searched."""
     extended = status.get("extended_tweet")
     entities = extended.get("entities") if isinstance(extended, dict) else None
     if not isinstance(entities, dict):
@@ -139,11 +132,8 @@ def _entities(status: dict[str, Any], text: str) -> tuple[list[str], list[str], 
     if not isinstance(entities, dict):
         entities = status if "user_mentions" in status or "hashtags" in status else None
     if entities is None:
-        return (
-            list(dict.fromkeys(_HASHTAG.findall(text))),
-            list(dict.fromkeys(_MENTION.findall(text))),
-            list(dict.fromkeys(_URL.findall(text))),
-        )
+        found = entities_of(text)
+        return found.hashtags, found.mentions, found.urls
     return (
         texts(entities.get("hashtags"), "text"),
         texts(entities.get("user_mentions"), "screen_name"),

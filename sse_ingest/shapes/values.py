@@ -1,20 +1,31 @@
-"""Members of foreign JSON as the types that MongoDB is to hold, whatever was sent in their place."""
+"""Convert members of untrusted JSON to the types that MongoDB stores. No value raises an error."""
 
 import json
 import re
 from datetime import UTC, datetime
 from functools import lru_cache
+from html import unescape
 from typing import Any
 
 import msgspec
 
-__all__ = ["ID_CHARACTERS_MAX", "count", "date", "decode", "identifier", "json_text", "text_or_none", "texts"]
+__all__ = [
+    "ID_CHARACTERS_MAX",
+    "count",
+    "date",
+    "decode",
+    "identifier",
+    "json_text",
+    "text_or_none",
+    "texts",
+    "unescaped",
+]
 
 ID_CHARACTERS_MAX = 200
-"""An id becomes the id of a broker event, which has at most 256 characters."""
+"""The longest id of a tweet. It becomes the id of a broker event, which has at most 256 characters."""
 
 DATES_REMEMBERED = 4096
-"""Most tweets of a second have one date, and an author's own is the same in each tweet."""
+"""The size of a cache: most tweets of a second have the same date, and an author's date is the same in each tweet."""
 
 _DATE_MAX = 64
 
@@ -25,6 +36,7 @@ _MONTHS = {
         ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"), 1
     )
 }
+_LONG_REFERENCE = re.compile(r"&#[0-9]{4000,};?")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _decode = msgspec.json.Decoder().decode
 
@@ -32,7 +44,7 @@ _decode = msgspec.json.Decoder().decode
 def decode(data: bytes) -> Any:
     """Decode JSON. Raises ValueError.
 
-    Half a character that is escaped (``"\\ud83d"``), and bytes that are no UTF-8, become U+FFFD.
+    An unpaired surrogate (``"\\ud83d"``) and bytes that are not UTF-8 become U+FFFD.
     """
     try:
         return _decode(data)
@@ -41,22 +53,22 @@ def decode(data: bytes) -> Any:
 
 
 def json_text(value: Any) -> str:
-    """Write a decoded value as JSON text, to keep the part of an event that could not be used."""
+    """Write a decoded value as JSON text, to keep the unusable part of an event."""
     return json.dumps(value, ensure_ascii=False)
 
 
 def identifier(text: Any, number: Any = None) -> str | None:
-    """Return an id as text: `text` where it is one, else the digits of `number`, else None."""
-    if isinstance(text, str) and 0 < len(text) <= ID_CHARACTERS_MAX:
-        return text
+    """Return an id as text: `text` if it is valid, else `number`, else None. Either may be a string or a number."""
     for value in (text, number):
+        if isinstance(value, str) and 0 < len(value) <= ID_CHARACTERS_MAX:
+            return value
         if isinstance(value, int) and not isinstance(value, bool) and value > 0:
             return str(value)[:ID_CHARACTERS_MAX]
     return None
 
 
 def count(value: Any) -> int:
-    """Return a count: 0 for null and for what is none, at most what an Int64 holds."""
+    """Return a count, at most the largest Int64. Null and values that are not counts become 0."""
     if type(value) is int and 0 <= value <= _INT64_MAX:
         return value
     if isinstance(value, bool) or not isinstance(value, int | float) or not value > 0:
@@ -65,8 +77,8 @@ def count(value: Any) -> int:
 
 
 def date(value: Any) -> datetime | None:
-    """Read Twitter's ``Wed Jan 06 07:30:00 +0000 2016`` or ISO 8601 as an aware UTC date; None for anything else."""
-    # What is longer is none, and is not to be remembered.
+    """Parse Twitter's ``Wed Jan 06 07:30:00 +0000 2016`` or ISO 8601 as an aware UTC date; None for any other value."""
+    # A longer text is not a date, and must not fill the cache.
     return _date(value) if isinstance(value, str) and len(value) <= _DATE_MAX else None
 
 
@@ -75,7 +87,7 @@ def _date(value: str) -> datetime | None:
     try:
         if len(value) == 30 and value[19:26] == " +0000 ":
             month, day, year = _MONTHS[value[4:7]], int(value[8:10]), int(value[26:])
-            # A leap second is a second of which Python knows nothing.
+            # Python has no leap seconds, so second 60 becomes 59.
             return datetime(
                 year, month, day, int(value[11:13]), int(value[14:16]), min(int(value[17:19]), 59), tzinfo=UTC
             )
@@ -86,12 +98,12 @@ def _date(value: str) -> datetime | None:
 
 
 def text_or_none(value: Any) -> str | None:
-    """Return text that says something, else None."""
+    """Return a non-empty text, else None."""
     return value if isinstance(value, str) and value else None
 
 
 def texts(items: Any, *members: str) -> list[str]:
-    """Return the first text member of each object in `items`, in order and each once."""
+    """Return the first text among `members` of each object in `items`, in order, without duplicates."""
     if not items or not isinstance(items, list):
         return []
     found: dict[str, None] = {}
@@ -102,6 +114,17 @@ def texts(items: Any, *members: str) -> list[str]:
         if isinstance(value, str) and value:
             found[value] = None
     return list(found)
+
+
+def unescaped(text: str) -> str:
+    """Return the text with HTML's character references replaced by the characters."""
+    if "&" not in text:
+        return text
+    try:
+        return unescape(text)
+    except ValueError:
+        # Python refuses numbers of more than 4,300 digits, and no character has such a number.
+        return unescape(_LONG_REFERENCE.sub("\ufffd", text))
 
 
 def _whole(value: Any) -> Any:
@@ -115,4 +138,4 @@ def _whole(value: Any) -> Any:
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not JSON")

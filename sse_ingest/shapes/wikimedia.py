@@ -1,43 +1,45 @@
-"""Wikimedia's recent changes: an edit is a tweet of title and comment, its editor the user; canary events are dropped.
+"""Wikimedia's recent changes: an edit is a tweet of title and comment, and its editor is the user.
 
-Editors have one name on all wikis, so the name makes their id; a change is known by its event's UUID.
+Canary events are notices. An editor has the same name on all wikis, so the name is the id. The id of a change is its event's
+UUID.
 """
 
 import re
 from typing import Any
 
-from sse_ingest.found import Found, Notice, Tweet, Unusable, User
+from sse_ingest.found import Found, Notice, Rejected, Tweet, User
+from sse_ingest.shapes.entities import hashtags_of
 from sse_ingest.shapes.values import date, decode, identifier, text_or_none
 
 __all__ = ["unwrap"]
 
-_HASHTAG = re.compile(r"(?<![\w&/\[])#(\w*[^\W\d_]\w*)")
+_LINK = re.compile(r"\[\[[^\[\]]*\]\]")
 _MENTION = re.compile(r"\[\[(?:[Uu]ser|Special:Contributions)[:/]([^\]|#]+)")
 _LANGUAGE = re.compile(r"([a-z]{2,3})(?:-[a-z-]+)?\.(?!wikimedia)")
 
 
 def unwrap(event: str, data: bytes, origin: str) -> list[Found]:
-    """Return the change as a tweet; `origin` goes before its ids."""
+    """Return the change as a tweet; `origin` is the prefix of its ids."""
     if event != "message":
         return [Notice(event)]
     try:
         change = decode(data)
     except (ValueError, RecursionError) as error:
-        return [Unusable(f"no JSON: {error}")]
+        return [Rejected(f"not JSON: {error}")]
     if not isinstance(change, dict) or not isinstance(change.get("meta"), dict):
-        return [Unusable("no recent change: there is no meta")]
+        return [Rejected("not a recent change: there is no meta")]
     if change["meta"].get("domain") == "canary":
         return [Notice("canary")]
     return [_tweet(change, change["meta"], origin)]
 
 
-def _tweet(change: dict[str, Any], meta: dict[str, Any], origin: str) -> Tweet | Unusable:
+def _tweet(change: dict[str, Any], meta: dict[str, Any], origin: str) -> Tweet | Rejected:
     change_id = identifier(meta.get("id"))
     if change_id is None:
-        return Unusable("a change without an id")
+        return Rejected("a change without an id")
     editor = text_or_none(change.get("user"))
     if editor is None:
-        return Unusable("a change without a user")
+        return Rejected("a change without a user")
     title, comment = text_or_none(change.get("title")), text_or_none(change.get("comment")) or ""
     language = _LANGUAGE.match(str(change.get("server_name")))
     return Tweet(
@@ -46,7 +48,8 @@ def _tweet(change: dict[str, Any], meta: dict[str, Any], origin: str) -> Tweet |
         user=_user(editor, change, origin),
         lang=language[1] if language else None,
         created_at=date(meta.get("dt")),
-        hashtags=list(dict.fromkeys(_HASHTAG.findall(comment))),
+        # A link to a section of a page, [[#History]], is not a hashtag.
+        hashtags=hashtags_of(_LINK.sub(" ", comment)),
         mentions=list(dict.fromkeys(_MENTION.findall(comment))),
         urls=[meta["uri"]] if text_or_none(meta.get("uri")) else [],
     )

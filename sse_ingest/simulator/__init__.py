@@ -1,1 +1,1 @@
-"""A tweet server that speaks the rtp-server's wire byte for byte: ``python -m sse_ingest.simulator``."""
+"""A tweet server that speaks the rtp-server's protocol byte for byte: ``python -m sse_ingest.simulator``."""

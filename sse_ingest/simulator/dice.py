@@ -1,4 +1,4 @@
-"""Chance that is the same for the same words."""
+"""Reproducible random numbers."""
 
 import random
 
@@ -6,5 +6,5 @@ __all__ = ["dice_of"]
 
 
 def dice_of(*parts: object) -> random.Random:
-    """Return the random numbers that belong to `parts`."""
-    return random.Random("/".join(map(str, parts)))  # noqa: S311 — tweets are invented with it, nothing is kept secret
+    """Return a random generator seeded by `parts`; equal parts give equal numbers."""
+    return random.Random("/".join(map(str, parts)))  # noqa: S311 — it only invents tweets

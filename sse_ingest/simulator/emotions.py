@@ -1,4 +1,4 @@
-"""The word list of ``/emotion_values``: made from vaderSentiment's lexicon, in the server's form and range (−5 … 5)."""
+"""The word list of ``/emotion_values``: vaderSentiment's lexicon in the server's format and range (−5 … 5)."""
 
 import re
 from functools import cache
@@ -20,7 +20,7 @@ _PHRASES = {
 
 @cache
 def emotion_values() -> bytes:
-    """Return lines of ``word TAB score`` ended by CRLF, in the alphabet's order; some entries have several words."""
+    """Return lines of ``word TAB score`` ended by CRLF, in alphabetical order; some entries have several words."""
     values = dict(_PHRASES)
     lexicon = files("vaderSentiment").joinpath("vader_lexicon.txt").read_text("utf-8")
     for line in lexicon.splitlines():

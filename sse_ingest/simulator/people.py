@@ -1,4 +1,4 @@
-"""The simulator's people: a fixed crowd for each seed, a few of whom write much and are followed by many."""
+"""The simulated users: a fixed set for each seed, of which a few write often and have many followers."""
 
 import random
 from datetime import UTC, datetime
@@ -10,23 +10,23 @@ from sse_ingest.simulator.words import NAMES
 __all__ = ["CROWD", "person", "some_person", "twitter_date"]
 
 CROWD = 5000
-"""How many people there are."""
+"""The number of users."""
 
 _ZONES = ("London", "Amsterdam", "Brasilia", "Tokyo", "Eastern Time (US & Canada)", None)
 
 
 def twitter_date(seconds: float) -> str:
-    """Write a Unix time as Twitter does: ``Mon Apr 18 19:30:47 +0000 2016``."""
+    """Format a Unix time as Twitter does: ``Mon Apr 18 19:30:47 +0000 2016``."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%a %b %d %H:%M:%S +0000 %Y")
 
 
 def some_person(dice: random.Random) -> int:
-    """Return the number of somebody; low numbers write far more often than high ones."""
+    """Return a random user's number; low numbers are far more frequent than high ones."""
     return int(CROWD * dice.random() ** 3)
 
 
 def person(seed: int, number: int) -> dict[str, Any]:
-    """Return the Twitter v1.1 user object of person `number`; the same each time."""
+    """Return the Twitter v1.1 user object of user `number`, equal for each call."""
     dice = dice_of(seed, "person", number)
     first = dice.choice(NAMES)
     handle = f"{first.lower()}_{number:x}{dice.randrange(36)}"

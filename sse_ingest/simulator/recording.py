@@ -4,7 +4,7 @@ from pathlib import Path
 
 import msgspec
 
-from broker.errors import StartError
+from tweetwire.protocol.errors import StartError
 
 __all__ = ["Recording"]
 
@@ -13,7 +13,7 @@ _decode = msgspec.json.Decoder(_Line).decode
 
 
 class Recording:
-    """The tweets of a file of JSON Lines, bare or in the server's envelope, as their own bytes."""
+    """The tweets of a file of JSON Lines, bare or in the server's envelope, as unchanged bytes."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -28,7 +28,7 @@ class Recording:
         return len(self._tweets)
 
     def tweet(self, number: int) -> bytes:
-        """Return tweet `number`, from the start again behind the last."""
+        """Return tweet `number`; after the last tweet, the first one follows."""
         return self._tweets[number % len(self._tweets)]
 
 

@@ -1,4 +1,4 @@
-"""The simulator's HTTP server: four routes, GET only, one connection a request."""
+"""The simulator's HTTP server: four routes, GET only, one request per connection."""
 
 import random
 import time
@@ -12,13 +12,14 @@ from anyio.abc import SocketAttribute, SocketStream
 from anyio.streams.buffered import BufferedByteReceiveStream
 from msgspec import Struct
 
-from broker.program import logger, port_taken, ready
 from sse_ingest.simulator.dice import dice_of
 from sse_ingest.simulator.emotions import emotion_values
 from sse_ingest.simulator.recording import Recording
 from sse_ingest.simulator.settings import SimulatorSettings
 from sse_ingest.simulator.tweets import Timeline
 from sse_ingest.simulator.wire import BATCH, PANIC, chunks, message, pause_s
+from tweetwire.runtime.listening import accept_forever, listen
+from tweetwire.runtime.program import logger, ready
 
 __all__ = ["Simulator", "serve"]
 
@@ -30,13 +31,13 @@ log = logger()
 
 
 class Tweets(Protocol):
-    """Where the tweets of a route come from."""
+    """The source of a route's tweets."""
 
     def tweet(self, number: int) -> bytes: ...
 
 
 class Route(Struct):
-    """What is sent on one path: `position` is the next tweet nobody was sent yet."""
+    """The state of one path; `position` is the number of the first tweet that no client has received."""
 
     tweets: Tweets
     dice: random.Random
@@ -47,19 +48,18 @@ class Route(Struct):
 async def serve(settings: SimulatorSettings, stop: anyio.Event) -> None:
     """Serve until `stop`."""
     simulator = Simulator(settings)
-    try:
-        listeners = await anyio.create_tcp_listener(local_host=settings.host, local_port=settings.port)
-    except OSError as error:
-        raise port_taken(error, settings.host, settings.port, "--port") from error
-    async with listeners, anyio.create_task_group() as tasks:
-        tasks.start_soon(listeners.serve, simulator.answer)
-        ready("sse_ingest.simulator", "{}:{}".format(*listeners.extra(SocketAttribute.local_address)))
+    async with (
+        await listen(settings.host, settings.port, "--port") as listener,
+        anyio.create_task_group() as tasks,
+    ):
+        tasks.start_soon(accept_forever, listener, simulator.answer, tasks)
+        ready("sse_ingest.simulator", "{}:{}".format(*listener.extra(SocketAttribute.local_address)))
         await stop.wait()
         tasks.cancel_scope.cancel()
 
 
 class Simulator:
-    """The routes and what was sent on them."""
+    """The routes and the state of each."""
 
     def __init__(self, settings: SimulatorSettings) -> None:
         self._settings = settings
@@ -74,12 +74,12 @@ class Simulator:
         }
 
     async def answer(self, stream: SocketStream) -> None:
-        """Answer one request; a client that goes away ends its connection and nothing else."""
+        """Answer one request; a disconnected client ends only its own connection."""
         try:
             async with stream:
                 await self._respond(stream)
         except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
-            log.debug("a client went away")
+            log.debug("client disconnected")
 
     async def _respond(self, stream: SocketStream) -> None:
         try:
@@ -135,11 +135,11 @@ class Simulator:
 
 
 async def _paced(rate: float, now: Callable[[], float]) -> AsyncIterator[int]:
-    """Yield how many tweets are due, `rate` a second, waking up at most 200 times in it."""
+    """Yield the numbers of tweets that are due at `rate` a second, in at most 200 steps a second."""
     began, sent = now(), 0
     while True:
         await anyio.sleep(max((sent + 1) / rate - (now() - began), 0.005))
-        # After a stall of the client it goes on at its rate, with no more than a second's tweets at once.
+        # After the client has stalled, continue at `rate`. Of the delayed tweets, send at most those of one second.
         due = min(int((now() - began) * rate) - sent, max(int(rate), 1))
         if due > 0:
             yield due
@@ -147,7 +147,7 @@ async def _paced(rate: float, now: Callable[[], float]) -> AsyncIterator[int]:
 
 
 async def _bursts(dice: random.Random) -> AsyncIterator[int]:
-    """Yield the server's batches: a hundred, each message followed by the batch's pause."""
+    """Yield the server's batches: a hundred tweets, each tweet followed by the batch's pause."""
     while True:
         pause = pause_s(dice.random())
         if not pause:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from pydantic import Field, model_validator
 
-from broker.program import ProgramSettings, settings_config
+from tweetwire.runtime.program import ProgramSettings, settings_config
 
 __all__ = ["SimulatorSettings"]
 
@@ -12,7 +12,7 @@ __all__ = ["SimulatorSettings"]
 class SimulatorSettings(ProgramSettings):
     """Serves Twitter v1.1 objects as the rtp-server does: /tweets/1 and /tweets/2 (SSE), /emotion_values, /.
 
-    Each connection starts from the first tweet again, as with the server, unless --live.
+    Each connection starts at the first tweet, as with the server, unless --live is given.
     """
 
     model_config = settings_config("python -m sse_ingest.simulator")
@@ -22,10 +22,10 @@ class SimulatorSettings(ProgramSettings):
     rate: float = Field(0.0, ge=0, description="tweets a second on each route; 0: the server's bursts of 100")
     count: int = Field(0, ge=0, description="tweets of each route, after which it ends for good (204); 0: no end")
     replay: Path | None = Field(None, description="serve the tweets of this file (JSON Lines) instead of invented ones")
-    loop: bool = Field(False, description="begin the replayed file anew when it ends")
+    loop: bool = Field(False, description="restart the replayed file when it ends")
     seed: int | None = Field(None, description="the same seed gives the same tweets (default: new ones each start)")
-    panic_every: int = Field(200, ge=0, description="a panic message after so many tweets; 0: none")
-    live: bool = Field(False, description="a connection goes on where its route is, instead of from the first tweet")
+    panic_every: int = Field(200, ge=0, description="number of tweets between two panic messages; 0: none")
+    live: bool = Field(False, description="start a connection at the route's newest tweet instead of its first")
 
     @model_validator(mode="after")
     def _is_consistent(self) -> "SimulatorSettings":

@@ -1,12 +1,16 @@
-"""Invented tweets: Twitter v1.1 objects as the rtp-server sends them, a pure function of seed, route and number.
+"""Invent tweets: Twitter v1.1 objects as the rtp-server sends them. Each depends only on seed, route and number.
 
-Tweet n can be made without those before it, so that every connection, and a simulator that was started again, sends the
-same. About a third are retweets of a few popular tweets that both routes share, whose counts grow; some are replies,
-quotes, or longer than 140 characters; now and then a tweet comes twice, on its route or on both.
+Tweet n does not depend on earlier tweets, so every connection, and a restarted simulator, sends the same ones. About a third
+are retweets of popular tweets, which both routes share and whose counts grow. Some are replies, quotes, or longer than 140
+characters. Sometimes a tweet appears twice, on its route or on both.
+
+As on Twitter, a fresh tweet has no counts yet; only retweeted or quoted tweets have some. New tweets become popular all the
+time, so that in every window some of the tweets seen for the first time have an engagement.
 """
 
 import random
 from functools import lru_cache
+from itertools import count
 from typing import Any
 
 import msgspec
@@ -18,7 +22,19 @@ from sse_ingest.simulator.words import FEELINGS, LANGUAGES, TOPICS
 __all__ = ["Timeline"]
 
 POPULAR = 300
-"""How many tweets are retweeted again and again."""
+"""The number of tweets that are popular at the same time. The newest ones are retweeted most."""
+
+POPULAR_EVERY = 5
+"""After this many tweets of a route, one more tweet becomes popular.
+
+The share of tweets that have been liked or retweeted:
+
+- a quarter in a recorded minute of Twitter;
+- a sixth here in one route;
+- a tenth here in both routes together, because they share the popular tweets.
+"""
+
+FOLLOWERS_OF_POPULAR_MIN = 100
 
 _TWITTER_EPOCH_MS = 1_288_834_974_657
 _FIRST_DAY_S = 1_461_007_800.0  # 18 April 2016, 19:30 UTC, when the rtp-server's tweets were recorded
@@ -33,7 +49,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Timeline:
-    """The tweets of one route; `base_s` is the time (Unix) at which tweet 0 was written, else a day of the seed's own."""
+    """The tweets of one route; `base_s` is the Unix time of tweet 0, or None for a day derived from the seed."""
 
     def __init__(self, seed: int, route: int, base_s: float | None = None) -> None:
         self.seed = seed
@@ -51,12 +67,12 @@ class Timeline:
         if kind < 0.01 and number > 100:
             return self.status(number - 1 - dice.randrange(100))
         if kind < 0.02:
-            return self._popular(dice.randrange(POPULAR), number)
+            return self._popular(dice.random(), number)
         status = self._blank(dice, number)
         if kind < 0.34:
-            self._retweet(status, self._popular(int(POPULAR * dice.random() ** 2), number))
+            self._retweet(status, self._popular(dice.random() ** 2, number))
         elif kind < 0.38:
-            self._quote(status, self._popular(dice.randrange(POPULAR), number))
+            self._quote(status, self._popular(dice.random(), number))
         elif kind < 0.50:
             self._reply(status, dice)
         elif kind < 0.53:
@@ -67,16 +83,17 @@ class Timeline:
         at_ms = self._base_ms + number * _STEP_MS
         return _status(dice, self._snowflake(at_ms, self.route, number), at_ms, _user(self.seed, some_person(dice)))
 
-    def _popular(self, place: int, number: int) -> dict[str, Any]:
-        """Return popular tweet `place` as it is by the time of tweet `number`."""
+    def _popular(self, age: float, number: int) -> dict[str, Any]:
+        """Return a tweet that is popular at the time of tweet `number`: the newest one for `age` 0, the oldest for 1."""
+        place = number // POPULAR_EVERY - int(POPULAR * age)
         dice = dice_of(self.seed, "popular", place)
-        at_ms = self._base_ms - 60_000 * (1 + dice.randrange(1440))
-        status = _status(
-            dice, self._snowflake(at_ms, _POPULAR_ROUTE, place), at_ms, _user(self.seed, int(some_person(dice) / 10))
-        )
-        growth = 1 + number // 100
-        status["retweet_count"] = int(dice.lognormvariate(5, 1.5)) + growth
-        status["favorite_count"] = int(dice.lognormvariate(5.5, 1.5)) + 2 * growth
+        at_ms = self._base_ms + place * POPULAR_EVERY * _STEP_MS - 60_000 - dice.randrange(86_400_000)
+        author = _followed_user(self.seed, int(some_person(dice) / 10))
+        status = _status(dice, self._snowflake(at_ms, _POPULAR_ROUTE, place), at_ms, author)
+        growth = 1 + (number - place * POPULAR_EVERY) // 50
+        # About one follower in a hundred retweets it.
+        status["retweet_count"] = int(author["followers_count"] * dice.lognormvariate(-5, 1)) + growth
+        status["favorite_count"] = int(author["followers_count"] * dice.lognormvariate(-4.5, 1)) + 2 * growth
         return status
 
     def _snowflake(self, at_ms: int, route: int, number: int) -> int:
@@ -116,8 +133,14 @@ def _user(seed: int, number: int) -> dict[str, Any]:
     return person(seed, number)
 
 
+def _followed_user(seed: int, number: int) -> dict[str, Any]:
+    """Return user `number`, or the next one with enough followers to become popular."""
+    users = (_user(seed, later) for later in count(number))
+    return next(user for user in users if user["followers_count"] >= FOLLOWERS_OF_POPULAR_MIN)
+
+
 def _day_of(seed: int) -> float:
-    """Return a time that the tweets of other seeds keep clear of, so that their ids differ."""
+    """Return a Unix time for tweet 0 that no other seed uses, so that the ids of different seeds differ."""
     return _FIRST_DAY_S + seed % 3000 * 86_400 + seed // 3000 % 86_400
 
 
@@ -128,7 +151,7 @@ def _mention(user: dict[str, Any], start: int) -> dict[str, Any]:
 
 
 def _lengthen(status: dict[str, Any], dice: random.Random) -> None:
-    """Make it one of the tweets beyond 140 characters, in the compatible form: cut, with the whole beside it."""
+    """Make a tweet longer than 140 characters, in Twitter's form: `text` is cut, `extended_tweet` has the whole text."""
     more = [_feeling(dice)[0] for _ in range(4)]
     whole = " ".join((status["text"], *more))[:280]
     status["extended_tweet"] = {
@@ -146,7 +169,7 @@ def _feeling(dice: random.Random) -> tuple[str, tuple[str, ...]]:
 
 
 def _words(dice: random.Random) -> tuple[str, str, tuple[str, ...]]:
-    """Return a language, a text and the hashtags that go with it."""
+    """Return a language, a text and its hashtags."""
     drawn = dice.randrange(100)
     for language, weight, sentences in LANGUAGES:
         if drawn < weight:

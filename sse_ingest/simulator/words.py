@@ -1,4 +1,4 @@
-"""What the simulator's people talk about, and how they feel about it."""
+"""The topics and sentences of the invented tweets."""
 
 __all__ = ["FEELINGS", "LANGUAGES", "NAMES", "TOPICS"]
 
@@ -31,11 +31,11 @@ FEELINGS: tuple[str, ...] = (
     "so happy about {topic} right now 😂",
     "can't stop smiling because of {topic} :)",
     "thank you all for {topic}, you are wonderful",
-    "what a great day, {topic} was perfect",
+    "what a great day, {topic} was perfect",  # plain-english: allow
     "proud of everyone behind {topic} 👏👏",
     "{topic} made me laugh so hard lol",
     "I hate {topic}, worst day ever",
-    "{topic} is a disaster &amp; nobody cares",
+    "{topic} is a disaster &amp; nobody cares",  # plain-english: allow
     "so tired of {topic}... really sad 😭",
     "why is {topic} always so bad?!",
     "{topic} is NOT good, very disappointed",
@@ -43,7 +43,7 @@ FEELINGS: tuple[str, ...] = (
     "lost my keys and then {topic}. terrible.",
     "afraid that {topic} will fail again",
     "reading about {topic} on the train",
-    "does anybody know when {topic} starts?",
+    "does anybody know when {topic} starts?",  # plain-english: allow
     "{topic} at 8pm tonight, channel 4",
     "here is what I think about {topic}",
     "just posted a photo of {topic}",
@@ -63,7 +63,7 @@ LANGUAGES: tuple[tuple[str, int, tuple[str, ...]], ...] = (
     ("fr", 6, ("quelle belle journée", "je suis trop fatigué là", "on se voit demain ?", "c'est n'importe quoi 😡")),
     ("ar", 4, ("صباح الخير يا أصدقاء", "يوم جميل جدا", "لا أصدق ما حدث اليوم")),
 )
-"""Language, its weight in a hundred, and sentences of it; the rest of the hundred is English."""
+"""Languages, each with its weight in percent and sentences in it. English has the rest of the 100 percent."""
 
 NAMES: tuple[str, ...] = (
     "Ana", "Ben", "Carla", "Dmitri", "Elif", "Femi", "Grace", "Hiro", "Ines", "Jonas", "Kira", "Luca", "Mia", "Noor",

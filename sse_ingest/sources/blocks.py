@@ -1,11 +1,14 @@
-"""Bytes of an event stream, however they were cut, to whole events' blocks: the layer under sseclient-py.
+"""Split the bytes of an event stream into one block for each event. sseclient-py then parses the blocks.
 
-By the SSE standard (https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream): lines end
-with LF, CRLF or CR and with nothing else; a byte order mark at the start is no text; an empty line ends an event; what
-has no empty line behind it when the stream ends is incomplete and dropped; ``id`` stays until another comes, and counts
-with its empty line; ``retry`` is digits. Beyond it, an ``id`` of more than 4 KiB, which no request could carry, is none.
+It follows the SSE standard (https://html.spec.whatwg.org/multipage/server-sent-events.html#parsing-an-event-stream):
 
-sseclient-py does not know of these by itself; so each block goes to it with LF alone and ended by an empty line.
+- Lines end with LF, CRLF or CR only. A byte order mark at the start is skipped.
+- An empty line ends an event. If the stream ends without an empty line, the last event is incomplete and is dropped.
+- An ``id`` is valid until the next one, and takes effect at the empty line. ``retry`` consists of digits.
+
+In addition, an ``id`` of more than 4 KiB, which no request could carry, is ignored.
+
+sseclient-py does not implement these rules, so it receives each block with LF only, ended by an empty line.
 """
 
 from collections.abc import Iterator
@@ -19,7 +22,7 @@ _HEAD_BYTES = 4096
 
 
 class Block(Struct):
-    """A whole event's lines, with the id that holds after it; `is_cut` says that it was too large and `body` its head."""
+    """The lines of a whole event, and the id after it. If the event was too large, `is_cut` is set and `body` is its head."""
 
     body: bytes
     last_id: str
@@ -27,7 +30,7 @@ class Block(Struct):
 
 
 class Blocks:
-    """Cuts one connection's bytes. `last_id` is what a reconnect sends, `retry_s` what the server asked to wait."""
+    """Splits one connection's bytes. `last_id` is sent at a reconnect; `retry_s` is the pause that the server requested."""
 
     def __init__(self, last_id: str = "", bytes_max: int = 1 << 20) -> None:
         self.last_id = last_id
@@ -41,7 +44,7 @@ class Blocks:
         self._cut_fields = b""
 
     def feed(self, chunk: bytes) -> Iterator[Block]:
-        """Take in bytes and yield the blocks that they complete."""
+        """Take bytes and yield the blocks that they complete."""
         chunk = self._without_bom(chunk)
         self._rest += self._with_lf_only(chunk)
         if self._cut is None and self._rest.startswith(b"\n"):
@@ -51,7 +54,7 @@ class Blocks:
             *bodies, rest = _split(bytes(self._rest))
             self._rest = bytearray(rest.lstrip(b"\n"))
             for body in bodies:
-                # What is left of an event that was too large ends with an empty line, also where that is all of it.
+                # The rest of an event that was too large ends with an empty line, even if nothing else is left of it.
                 if self._cut is not None or (body := body.lstrip(b"\n")):
                     yield self._whole(body + b"\n\n")
         self._searched = max(len(self._rest) - 1, 0)
@@ -64,7 +67,7 @@ class Blocks:
         chunk = bytes(self._rest) + chunk
         self._rest.clear()
         if len(chunk) < len(_BOM) and _BOM.startswith(chunk):
-            # Bytes that may yet become a mark hold no line end, so they may wait as they are.
+            # Bytes that may become a byte order mark contain no line end, so they can wait unchanged.
             self._rest += chunk
             return b""
         self._is_first = False
@@ -89,7 +92,7 @@ class Blocks:
         return Block(body, self.last_id)
 
     def _drop(self) -> None:
-        """Forget the lines of an event that is too large, save the last that names its id."""
+        """Forget the lines of an event that is too large, except the last one with its id."""
         if self._cut is None:
             self._cut = bytes(self._rest[:_HEAD_BYTES])
         start = self._rest.rfind(b"\n") + 1
@@ -100,7 +103,7 @@ class Blocks:
             if len(line) < _HEAD_BYTES and (field := _field(line)) is not None
         }
         self._cut_fields = b"".join(fields.values())
-        # The line break before the tail stays, since an empty line may follow it; a long line's rest says nothing.
+        # The line break before the tail stays, since an empty line may follow it. The rest of a long line is ignored.
         self._rest = bytearray(b"\n" + (tail if len(tail) < _HEAD_BYTES else b":"))
         self._searched = 0
 
@@ -112,12 +115,12 @@ class Blocks:
             if name == b"id":
                 self.last_id = value.decode("utf-8", "replace")
             else:
-                # As a float however many digits they are: an int has a limit.
+                # A float accepts any number of digits; an int has a limit.
                 self.retry_s = float(value) / 1000
 
 
 def _field(line: bytes) -> tuple[bytes, bytes] | None:
-    """Return name and value of a line that names an id or a pause, None for any other."""
+    """Return name and value of a line that sets an id or a pause, None for any other line."""
     if not line.startswith((b"id", b"retry")):
         return None
     name, _, value = line.partition(b":")
@@ -128,7 +131,7 @@ def _field(line: bytes) -> tuple[bytes, bytes] | None:
 
 
 def _split(data: bytes) -> list[bytes]:
-    """Return ``data.split(b"\\n\\n")``. Where lines are long, one byte is found ten times as fast as two."""
+    """Return ``data.split(b"\\n\\n")``. In long lines, searching one byte is ten times as fast as searching two."""
     parts: list[bytes] = []
     start = place = 0
     while (place := data.find(b"\n", place)) >= 0:

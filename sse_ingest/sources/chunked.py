@@ -1,7 +1,7 @@
-"""HTTP/1.1's chunked transfer coding (RFC 9112, section 7.1), however the bytes were cut.
+"""Decode HTTP/1.1's chunked transfer coding (RFC 9112, section 7.1) from pieces of any size.
 
-http.client hands out one chunk at a time, and a stream has one or more for each event; taking whatever the socket has and
-finding all of its chunks at once costs a tenth of that.
+http.client returns one chunk at a time, and a stream has at least one chunk per event. Reading all available bytes and
+decoding all their chunks at once takes a tenth of the time.
 """
 
 import re
@@ -14,7 +14,7 @@ _SIZE = re.compile(rb"[ \t]*0*([0-9A-Fa-f]{1,15})[ \t]*(?:;.*)?")
 
 
 class _Part(Enum):
-    """What comes next."""
+    """The part of the coding that the next bytes belong to."""
 
     SIZE = auto()
     CONTENT = auto()
@@ -23,7 +23,7 @@ class _Part(Enum):
 
 
 class Chunks:
-    """Decodes one body. `is_ended` tells that its last chunk, and what trails it, is there; `fault` that it is broken."""
+    """Decodes one body. `is_ended` is set after the last chunk and its trailer; `fault` describes a broken coding."""
 
     def __init__(self) -> None:
         self.is_ended = False
@@ -33,7 +33,7 @@ class Chunks:
         self._left = 0
 
     def feed(self, data: bytes) -> bytes:
-        """Take in bytes and return the content among them, up to a fault."""
+        """Take bytes and return the content in them. If the coding is broken, stop there and set `fault`."""
         data = self._rest + data
         self._rest = b""
         content: list[bytes] = []
@@ -68,4 +68,4 @@ class Chunks:
             self._left = int(size[1], 16)
             self._next = _Part.CONTENT if self._left else _Part.TRAILER
         else:
-            self.fault = f"a chunk's size cannot be read: {line[:40]!r}"
+            self.fault = f"a chunk's size is not valid: {line[:40]!r}"

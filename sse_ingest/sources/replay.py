@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from itertools import chain
 from pathlib import Path
 
-from broker.errors import StartError
 from sse_ingest.handover import RawEvent
 from sse_ingest.sources.blocks import Blocks
 from sse_ingest.sources.source import Arrival, SourceRefused, SourceState
 from sse_ingest.sources.stream import arrivals, too_large
+from tweetwire.protocol.errors import StartError
 
 __all__ = ["Replay"]
 
@@ -19,19 +19,32 @@ _HEAD_BYTES = 4096
 
 
 class Replay:
-    """Feeds the lines of a file, as fast as they are taken or `rate` a second, once or for ever."""
+    """Yields the events of a file, as fast as possible or at `rate` a second, once or repeatedly.
 
-    def __init__(self, path: Path, state: SourceState, *, rate: float | None, loop: bool, bytes_max: int) -> None:
+    `line_type` is the event type of each line of JSON Lines; an event stream names the types itself.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        state: SourceState,
+        *,
+        rate: float | None,
+        loop: bool,
+        bytes_max: int,
+        line_type: str = "message",
+    ) -> None:
         self._path = path
         self._state = state
         self._rate = rate
         self._loop = loop
         self._bytes_max = bytes_max
+        self._line_type = line_type
         self._stopped = threading.Event()
 
     @staticmethod
     def check(path: Path) -> None:
-        """Raise StartError where `path` cannot be read."""
+        """Raise StartError if `path` cannot be read."""
         try:
             with path.open("rb"):
                 pass
@@ -39,7 +52,7 @@ class Replay:
             raise StartError(f"cannot replay {path}: {error.strerror}; give a file: --source replay:FILE") from error
 
     def __iter__(self) -> Iterator[Arrival]:
-        """Yield events. Raises `SourceRefused` where the file cannot be read any more."""
+        """Yield events. Raises `SourceRefused` if the file can no longer be read."""
         self._state.becomes("reading")
         try:
             yield from self._again_and_again()
@@ -77,4 +90,4 @@ class Replay:
                     while line and not line.endswith(b"\n"):
                         line = file.readline(self._bytes_max)
                 elif line.strip():
-                    yield Arrival(RawEvent(line.rstrip(b"\r\n")))
+                    yield Arrival(RawEvent(line.rstrip(b"\r\n"), self._line_type))

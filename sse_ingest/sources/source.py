@@ -1,4 +1,4 @@
-"""What a source is to the rest: a name, what its events look like, and something to read them from."""
+"""The interface of a source: a name, the shape of its events, and a feed of them."""
 
 from collections.abc import Callable, Iterator
 from typing import Literal, Protocol
@@ -14,18 +14,18 @@ State = Literal["stopped", "connecting", "reading", "waiting", "ended", "failed"
 
 
 class SourceRefused(Exception):
-    """The source cannot be read, and trying again will not help; the text says why in one sentence."""
+    """The source cannot be read, and another try will not help; the text is one sentence about the cause."""
 
 
 class Arrival(Struct, gc=False):
-    """An event and the id that a reconnect behind it would send ("" where the source has none)."""
+    """An event, and the id that a reconnect after it would send ("" if the source has no ids)."""
 
     event: RawEvent
     last_id: str = ""
 
 
 class SourceState(Struct):
-    """What a source is doing, for people; written by its reader's thread."""
+    """The state of a source, for people; written by its reader's thread."""
 
     name: str
     state: State = "stopped"
@@ -34,21 +34,21 @@ class SourceState(Struct):
     gaps: int = 0
 
     def becomes(self, state: State, reason: str = "") -> None:
-        """Note the state and why."""
+        """Set the state and its reason."""
         self.state, self.reason = state, reason
 
 
 class Feed(Protocol):
-    """Events of a source, read by one thread. The iteration ends for good, or because of `close` from another thread."""
+    """The events of a source, read by one thread. The iteration ends for good, or after `close` from another thread."""
 
     def __iter__(self) -> Iterator[Arrival]: ...
 
     def close(self) -> None:
-        """End the iteration soon, also where it waits."""
+        """End the iteration soon, even while it waits."""
 
 
 class Source(Struct, frozen=True):
-    """Where events come from. `open_feed` takes the state to report to and the id to go on behind."""
+    """A source of events. `open_feed` takes the state that it must update, and the id after which to continue."""
 
     name: str
     shape: Shape

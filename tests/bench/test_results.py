@@ -1,4 +1,4 @@
-"""Rows, growths, rounds: what the benchmark makes of what it measures."""
+"""The rows, growths and rounds that the benchmark computes from its measurements."""
 
 import time
 from datetime import UTC, datetime
@@ -14,12 +14,12 @@ from bench.page import page
 from bench.programs import NotMeasured
 from bench.results import Results, read_results
 from bench.rounds import Rounds
-from bench.row import Growth, Row
+from bench.row import BenchRow, Growth
 from bench.rows import Growing
 from bench.settings import BenchSettings
 
 
-def results_of(*rows: Row, growths: tuple[Growth, ...] = ()) -> Results:
+def results_of(*rows: BenchRow, growths: tuple[Growth, ...] = ()) -> Results:
     return Results(
         began=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
         seconds=12.0,
@@ -32,8 +32,8 @@ def results_of(*rows: Row, growths: tuple[Growth, ...] = ()) -> Results:
     )
 
 
-def row(*figures: float, unit: str = "/s", goal: float | None = 100.0, name: str = "B1") -> Row:
-    return Row(name=name, what="publish", unit=unit, figures=list(figures), goal=goal)
+def row(*figures: float, unit: str = "/s", goal: float | None = 100.0, name: str = "B1") -> BenchRow:
+    return BenchRow(name=name, what="publish", unit=unit, figures=list(figures), goal=goal)
 
 
 @pytest.mark.parametrize(
@@ -46,11 +46,11 @@ def row(*figures: float, unit: str = "/s", goal: float | None = 100.0, name: str
         (row(6, unit="% less", goal=5), "short"),
         (row(-1, unit="% less", goal=5), "met"),
         (row(1, goal=None), "measured"),
-        (Row(name="B1", what="", reason="no server"), "not measured"),
-        (Row(name="B1", what="", reason="it broke", is_failed=True), "failed"),
+        (BenchRow(name="B1", what="", reason="no server"), "not measured"),
+        (BenchRow(name="B1", what="", reason="it broke", is_failed=True), "failed"),
     ],
 )
-def test_a_median_is_judged_by_whether_more_or_less_is_better(measured: Row, verdict: str) -> None:
+def test_a_median_is_judged_by_whether_more_or_less_is_better(measured: BenchRow, verdict: str) -> None:
     assert measured.verdict == verdict
 
 
@@ -91,10 +91,12 @@ def test_two_runs_are_compared_row_by_row_and_small_differences_are_chance() -> 
     ]
 
 
-def test_a_page_has_every_row_and_asks_nobody_for_anything() -> None:
-    latencies = [Row(name="B6", what=f"confirmed, {at}", unit="ms", figures=[1, 2], goal=3) for at in ("p50", "p99.9")]
+def test_a_page_has_every_row_and_loads_nothing_from_a_server() -> None:
+    latencies = [
+        BenchRow(name="B6", what=f"confirmed, {at}", unit="ms", figures=[1, 2], goal=3) for at in ("p50", "p99.9")
+    ]
     growth = Growth(name="B2", what="deliver", scales=[0.1, 1], costs_us=[2.5, 2.6])
-    missing = Row(name="D2", what="", reason="no <browser>")
+    missing = BenchRow(name="D2", what="", reason="no <browser>")
     html = page(results_of(row(90, 110), row(-3, unit="% less"), *latencies, missing, growths=(growth,)))
     for text in ("confirmed, p99.9", "2.50 at 0.1", "no &lt;browser&gt;", "redis-server"):
         assert text in html
@@ -102,14 +104,14 @@ def test_a_page_has_every_row_and_asks_nobody_for_anything() -> None:
 
 
 class TestRun:
-    """Whole runs, whose rows are made up."""
+    """Complete runs of the benchmark with invented rows."""
 
     @pytest.fixture
     def folder(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
         monkeypatch.setattr(runner, "GROWTHS", {})
         return tmp_path
 
-    def run(self, folder: Path, monkeypatch: pytest.MonkeyPatch, **rows: Any) -> tuple[int, list[Row]]:
+    def run(self, folder: Path, monkeypatch: pytest.MonkeyPatch, **rows: Any) -> tuple[int, list[BenchRow]]:
         monkeypatch.setattr(runner, "ROWS", rows)
         status = main(["--results", str(folder)])
         (path,) = folder.glob("*.json")
@@ -119,10 +121,10 @@ class TestRun:
     def test_a_row_that_fails_or_cannot_be_measured_does_not_keep_the_others_from_running(
         self, folder: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def fails(*_: object) -> list[Row]:
+        def fails(*_: object) -> list[BenchRow]:
             raise ConnectionError("gone\nand more")
 
-        def is_missing(*_: object) -> list[Row]:
+        def is_missing(*_: object) -> list[BenchRow]:
             raise NotMeasured("no browser")
 
         status, rows = self.run(folder, monkeypatch, B1=fails, D2=is_missing, B2=lambda *_: [row(1, goal=None)])
@@ -134,7 +136,7 @@ class TestRun:
         ]
 
     def test_an_interrupt_leaves_what_was_measured(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        def is_interrupted(*_: object) -> list[Row]:
+        def is_interrupted(*_: object) -> list[BenchRow]:
             raise KeyboardInterrupt
 
         status, rows = self.run(folder, monkeypatch, B1=lambda *_: [row(1)], B2=is_interrupted)
@@ -143,8 +145,8 @@ class TestRun:
     def test_a_row_that_hangs_fails(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(runner, "_HUNG_S", 0.05)
 
-        def hangs(*_: object) -> list[Row]:
-            # Its own clock runs already; that of the next row must not run out.
+        def hangs(*_: object) -> list[BenchRow]:
+            # This row uses up its own time limit. The next row must start with a full one.
             monkeypatch.setattr(runner, "_HUNG_S", 300.0)
             while True:
                 pass
@@ -160,7 +162,7 @@ class TestRun:
             time.sleep(0.3)
             return 1.0
 
-        def takes_long(_: BenchSettings, rounds: Rounds) -> list[Row]:
+        def takes_long(_: BenchSettings, rounds: Rounds) -> list[BenchRow]:
             return [row(*rounds("B1", one_round), goal=None)]
 
         _, rows = self.run(folder, monkeypatch, B1=takes_long)

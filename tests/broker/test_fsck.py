@@ -1,6 +1,8 @@
-"""``fsck`` on folders that real brokers left, whole and damaged."""
+"""``fsck`` on intact and damaged folders of real brokers."""
 
 import json
+import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,16 +12,16 @@ from typing import Any
 
 import pytest
 
-from broker import Event, SyncClient
-from broker.cli import main
-from tests.processes import BrokerProcess
+from tests.support.processes import BrokerProcess
+from tweetwire import Event, SyncClient
+from tweetwire.cli import main
 
 EVENTS = 300
 
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
-    """What a broker that was killed has left: several segments, a subscription half settled."""
+    """Return the files of a killed broker. It had a topic of several segments, and a producer with a checkpoint."""
     folder = tmp_path_factory.mktemp("fsck")
     with BrokerProcess(folder / "broker", "--segment-bytes", "8KiB", "--reserve-bytes", "64KiB") as broker:
         with SyncClient(broker.address) as client:
@@ -79,7 +81,8 @@ def files(folder: Path) -> dict[str, bytes]:
 def test_a_folder_that_a_kill_left_has_nothing_wrong_and_stays_as_it_is(folder: Path, fsck: Fsck) -> None:
     before = files(folder)
     status, out = fsck()
-    assert (status, "nothing is wrong" in out) == (0, True)
+    assert status == 0
+    assert re.fullmatch(r"no faults found in \d+ files with \d+ events and records \(\d+\.\d KiB\)\n", out)
     assert files(folder) == before
     _, told = fsck("--json")
     assert sum(one["count"] for one in json.loads(told) if one["file"].startswith("topics/t/")) == EVENTS
@@ -114,18 +117,20 @@ def test_damage_is_named_by_topic_and_offset_and_a_repair_removes_nothing(folder
     offset = int(path.stem)
     (name, one), *more = fsck.wrong().items()
     assert (name, one["lost"], more) == (f"topics/t/{path.name}", [f"damaged: @{offset}"], [])
-    assert fsck("--repair")[0] == 1
+    status, out = fsck("--repair")
+    assert status == 1
+    assert [line.split()[0] for line in out.splitlines()[2:-1]] == [f"topics/t/{path.name}"], "the others are whole"
     assert path.read_bytes() == raw
     assert fsck.wrong()[name]["lost"] == [f"damaged: @{offset}"]
 
 
-def test_a_segment_that_is_gone_is_told_as_missing_events(folder: Path, fsck: Fsck) -> None:
+def test_a_segment_that_is_gone_is_reported_as_missing_events(folder: Path, fsck: Fsck) -> None:
     gone = segments(folder)[1]
     after = int(segments(folder)[2].stem)
     gone.unlink()
     wrong = fsck.wrong()
     assert wrong[f"topics/t/{segments(folder)[0].name}"]["lost"] == [f"missing: @{int(gone.stem)} to @{after - 1}"]
-    assert wrong[f"topics/t/{gone.stem}.index"]["mendable"] == ["its segment is gone"]
+    assert wrong[f"topics/t/{gone.stem}.index"]["mendable"] == ["its segment is missing"]
     assert fsck("--repair")[0] == 1
     assert not gone.with_suffix(".index").exists()
 
@@ -136,12 +141,52 @@ def test_damaged_state_is_counted(folder: Path, fsck: Fsck) -> None:
     assert "1 damaged records" in fsck.wrong()[f"state/{path.name}"]["lost"][0]
 
 
+def test_files_that_no_broker_makes_are_named_and_not_opened(folder: Path, fsck: Fsck, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (folder / "topics" / "link").symlink_to(outside)
+    os.mkfifo(folder / "topics" / "pipe")
+    os.mkfifo(folder / "topics" / "t" / f"{10**6:020d}.jsonl")
+    os.mkfifo(folder / "topics" / "t" / f"{10**6:020d}.index")
+    (folder / "topics" / "t" / f"{10**7:020d}.jsonl").symlink_to(segments(folder)[0])
+    (folder / "topics" / "t" / f"{10**8:020d}.jsonl").mkdir()
+    os.mkfifo(folder / "state" / "journal.99999999")
+    (folder / "state" / "snapshot.damaged-1").symlink_to("/dev/zero")
+    for words in ((), ("--repair",)):
+        lost = {name: one["lost"] for name, one in fsck.wrong(*words).items()}
+        assert lost == {
+            "topics/link": ["it is a symbolic link; move it away"],
+            "topics/pipe": ["it is no folder; move it away"],
+            f"topics/t/{10**6:020d}.jsonl": ["it is no regular file; move it away"],
+            f"topics/t/{10**6:020d}.index": ["it is no regular file; move it away"],
+            f"topics/t/{10**7:020d}.jsonl": ["it is a symbolic link; move it away"],
+            f"topics/t/{10**8:020d}.jsonl": ["it is no regular file; move it away"],
+            "state/journal.99999999": ["it is no regular file; move it away"],
+            "state/snapshot.damaged-1": ["it is a symbolic link; move it away"],
+        }
+    assert fsck("--repair")[0] == 1
+    assert list(outside.iterdir()) == []
+
+
+def test_a_sparse_file_costs_neither_time_nor_memory_and_its_hole_is_cut(folder: Path, fsck: Fsck) -> None:
+    before = b"".join(path.read_bytes() for path in segments(folder))
+    *_, closed, last = segments(folder)
+    for path in (closed, last, last.with_suffix(".index"), folder / "state" / "snapshot"):
+        os.truncate(path, 1 << 40)
+    wrong = fsck.wrong()
+    assert "bytes after the last event" in wrong[f"topics/t/{last.name}"]["mendable"][0]
+    assert all(not one["lost"] for name, one in wrong.items() if name.startswith("topics/"))
+    fsck("--repair")
+    assert b"".join(path.read_bytes() for path in segments(folder)) == before
+    assert last.with_suffix(".index").stat().st_size < 1 << 20
+
+
 def test_it_is_refused_where_a_broker_is_and_where_none_ever_was(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "broker", "fsck"]
     done = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "is no broker's data directory" in done.stderr
+    assert "is not a broker's data directory" in done.stderr
     with BrokerProcess(tmp_path / "broker") as broker:
         done = subprocess.run([*command, str(broker.data_dir)], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "another broker uses" in done.stderr
+    assert f"a broker uses {broker.data_dir}; stop it, then check again" in done.stderr

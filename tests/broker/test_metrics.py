@@ -1,7 +1,6 @@
-"""Prometheus' view of a real broker: each figure of ``stats``, under a name of its own."""
+"""The metrics of a real broker: each figure of ``stats``, under a separate name."""
 
 import socket
-import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,9 +11,10 @@ import pytest
 from prometheus_client import CollectorRegistry
 from prometheus_client.parser import text_string_to_metric_families
 
-from broker import Client, Event, SyncClient
 from broker.metrics import BrokerCollector, Figures
-from tests.processes import BrokerProcess
+from tests.support.processes import BrokerProcess
+from tests.support.waiting import until
+from tweetwire import Client, Event, SyncClient
 
 Labels = tuple[tuple[str, str], ...]
 Samples = dict[tuple[str, Labels], float]
@@ -47,17 +47,13 @@ def scraped(tmp_path: Path) -> Iterator[Scraped]:
         yield Scraped(process, port)
 
 
-def until(samples: Callable[[], Samples], is_met: Callable[[Samples], bool]) -> Samples:
-    """Scrape until something is so, for ten seconds at most."""
-    deadline = time.monotonic() + 10
-    while not is_met(found := samples()):
-        assert time.monotonic() < deadline, found
-        time.sleep(0.02)
-    return found
+def scrape_until(samples: Callable[[], Samples], is_met: Callable[[Samples], bool]) -> Samples:
+    """Scrape until the samples meet a condition, and return them."""
+    return until(lambda: found if is_met(found := samples()) else {}, 10, samples)
 
 
 def leaves(stats: dict[str, Any]) -> Iterator[tuple[Labels, float]]:
-    """Yield every number of ``stats``, with the labels of the metric that must have it."""
+    """Yield every number of ``stats``, with the labels that its metric must have."""
     for name, value in stats.items():
         if name not in {"handshakes", "topics"}:
             yield (), value
@@ -96,7 +92,7 @@ async def test_a_scrape_has_every_figure_of_stats(scraped: Scraped) -> None:
         expected: dict[Labels, list[float]] = {}
         for labels, value in leaves(stats):
             expected.setdefault(labels, []).append(value)
-        # One metric a figure: what the names below do not pin down is told apart by its value.
+        # Each figure has exactly one metric. Figures that are not named below are compared by their values.
         assert {labels: sorted(values) for labels, values in by_labels.items()} == {
             labels: sorted(values) for labels, values in expected.items()
         }
@@ -113,7 +109,7 @@ async def test_a_scrape_has_every_figure_of_stats(scraped: Scraped) -> None:
         assert samples["tweetwire_broker_failed_tries_total", (("cause", "nack"),)] == 1
 
 
-def test_the_dead_and_the_ends_of_connections_are_told(scraped: Scraped) -> None:
+def test_metrics_count_dead_letters_and_the_ends_of_connections(scraped: Scraped) -> None:
     with socket.create_connection(("127.0.0.1", scraped.process.port), 10) as connection:
         connection.sendall(b'sub t as=s tries=1 create\npub t {"id":"1","msg":1}\n')
         lines = connection.makefile("rb")
@@ -127,7 +123,7 @@ def test_the_dead_and_the_ends_of_connections_are_told(scraped: Scraped) -> None
             pass
     left = ("tweetwire_broker_connection_ends_total", (("reason", "left"),))
     foreign = ("tweetwire_broker_connection_ends_total", (("reason", "foreign"),))
-    samples = until(scraped.scrape, lambda found: found[left] == found[foreign] == 1)
+    samples = scrape_until(scraped.scrape, lambda found: found[left] == found[foreign] == 1)
     assert samples["tweetwire_broker_events_dead", SUBSCRIPTION] == 1
     assert samples["tweetwire_broker_connections", ()] == 0
 

@@ -1,19 +1,21 @@
-"""The broker as a process: what clients rely on across connections, restarts and kills."""
+"""The broker as a process: its guarantees to clients across connections, restarts and kills."""
 
 import socket
 from typing import Self
 
 import anyio
 import pytest
+from anyio.streams.buffered import BufferedByteReceiveStream
 
-from broker import Client, Event, Refusal, SyncClient
-from tests.processes import BrokerProcess
+from tests.support.processes import BrokerProcess
+from tweetwire import Client, Event, Refusal, SyncClient
+from tweetwire.protocol.errors import StartError
 
 pytestmark = pytest.mark.anyio
 
 
 class Telnet:
-    """A person with telnet: types a line, reads what comes."""
+    """A person with telnet, who types lines and reads the output."""
 
     def __init__(self, port: int) -> None:
         self._connection = socket.create_connection(("127.0.0.1", port), 10)
@@ -28,7 +30,7 @@ class Telnet:
         self._connection.close()
 
     def type(self, *lines: str) -> str:
-        """Send lines at once and return the first line that comes."""
+        """Send lines in one write and return the next line received."""
         self._connection.sendall("".join(f"{line}\r\n" for line in lines).encode())
         return self.read()
 
@@ -66,14 +68,14 @@ def test_replies_keep_the_order_of_the_commands_also_behind_the_disk(broker: Bro
         ]
 
 
-def test_an_ack_of_what_is_not_there_yet_is_refused_and_the_connection_lives_on(broker: BrokerProcess) -> None:
+def test_an_ack_of_a_future_offset_is_refused_and_the_connection_lives_on(broker: BrokerProcess) -> None:
     with Telnet(broker.port) as telnet:
         telnet.type("sub tweets as=me create")
         assert telnet.type("ack tweets 1").startswith("-ERR stale")
         assert telnet.type("ping") == "+PONG"
 
 
-async def test_what_was_confirmed_is_there_after_a_kill(broker: BrokerProcess) -> None:
+async def test_confirmed_events_are_there_after_a_kill(broker: BrokerProcess) -> None:
     with SyncClient(broker.address) as client:
         client.publish_many("tweets", (Event(id=str(n), msg=n) for n in range(5000)))
     broker.kill()
@@ -84,7 +86,7 @@ async def test_what_was_confirmed_is_there_after_a_kill(broker: BrokerProcess) -
         assert [line.count(b'"id":"%d",' % n) for n, line in enumerate(lines)] == [1] * 5000
 
 
-async def test_a_durable_subscription_goes_on_where_it_was_after_a_kill(broker: BrokerProcess) -> None:
+async def test_a_durable_subscription_continues_where_it_was_after_a_kill(broker: BrokerProcess) -> None:
     async with Client(broker.address, name="reader") as client:
         async with client.publisher("tweets") as publisher:
             await publisher.publish_many(Event(id=str(n), msg=n, priority=n % 3) for n in range(3000))
@@ -110,10 +112,10 @@ async def test_a_durable_subscription_goes_on_where_it_was_after_a_kill(broker: 
 async def test_a_disconnect_gives_events_to_another_reader_with_the_try_counted(broker: BrokerProcess) -> None:
     async with Client(broker.address) as second:
         await second.publish("tweets", Event(id="1", msg="x"))
-        async with Client(broker.address) as first:
-            subscription = await first.subscribe("tweets", as_="shared", from_="earliest")
-            batch = await anext(subscription)
-            assert batch[0].attempt == 1
+        async with await anyio.connect_tcp("127.0.0.1", broker.port) as first:
+            lines = BufferedByteReceiveStream(first)
+            await first.send(b"sub tweets as=shared from=earliest\n")
+            await lines.receive_until(b'"offset":0', 4096)
             waiting = await second.subscribe("tweets", as_="shared")
         batch = await anext(waiting)
         assert (batch[0].id, batch[0].attempt) == ("1", 2)
@@ -166,7 +168,7 @@ async def test_publishes_of_many_tasks_each_get_their_own_offset(broker: BrokerP
     assert offsets == {id_: offset for id_, offset in stored.items() if id_.startswith("single")}
 
 
-async def test_a_publisher_goes_on_through_kills_and_every_event_is_there_once(broker: BrokerProcess) -> None:
+async def test_a_publisher_continues_through_kills_and_every_event_is_there_once(broker: BrokerProcess) -> None:
     async with Client(broker.address) as client, client.publisher("tweets", window=500) as publisher:
         for n in range(20_000):
             await publisher.publish(Event(id=str(n), msg=n, producer="p", sequence=n))
@@ -192,7 +194,7 @@ async def test_a_refused_event_is_named_and_the_connection_lives_on(broker: Brok
         await client.ping()
 
 
-async def test_what_is_raised_inside_a_clients_block_leaves_it_as_it_is(broker: BrokerProcess) -> None:
+async def test_an_error_inside_a_clients_block_leaves_it_unchanged(broker: BrokerProcess) -> None:
     with pytest.raises(Refusal, match="unknown_topic"):
         async with Client(broker.address) as client:
             await client.read("nothing", 0)
@@ -209,8 +211,8 @@ def test_sigterm_ends_it_with_status_0(broker: BrokerProcess) -> None:
         assert broker.terminate() == 0
 
 
-def test_a_second_broker_on_the_same_folder_is_told_so(broker: BrokerProcess) -> None:
-    with pytest.raises(AssertionError, match="another broker uses"):
+def test_a_second_broker_on_the_same_folder_ends_with_a_reason(broker: BrokerProcess) -> None:
+    with pytest.raises(StartError, match="another broker uses"):
         BrokerProcess(broker.data_dir).start()
 
 
@@ -223,3 +225,17 @@ def test_http_on_the_port_is_closed_and_nothing_is_run(broker: BrokerProcess) ->
     assert received.count(b"\n") == 1
     with SyncClient(broker.address) as client:
         assert [topic.topic for topic in client.topics()] == ["dead_letters"]
+
+
+def test_a_client_that_says_quit_gets_all_replies_however_slowly_it_reads(broker: BrokerProcess) -> None:
+    with SyncClient(broker.address) as publisher:
+        publisher.publish_many("t", (Event(id=str(n), msg="x" * 1000) for n in range(8000)))
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.settimeout(20)
+        connection.connect(("127.0.0.1", broker.port))
+        connection.sendall(b"read t 0 limit=8000 bytes=16777216\nquit\n")
+        with connection.makefile("rb") as lines:
+            received = list(lines)
+    assert len(received) == 1 + 1 + 8000 + 1
+    assert received[-1] == b"+OK bye\n"

@@ -1,4 +1,4 @@
-"""Users, what they may do, and TLS, on a real broker."""
+"""Users, their permissions, and TLS, on a real broker."""
 
 import socket
 import ssl
@@ -10,17 +10,20 @@ from pathlib import Path
 
 import pytest
 
-from broker import BrokerUnreachable, Client, Event, Refusal, SyncClient
-from broker.cli import main
-from tests.certificates import files_of
-from tests.processes import BrokerProcess
+from broker.users import UsersFile
+from broker.users import main as ask_for_entry
+from tests.support.certificates import files_of
+from tests.support.processes import BrokerProcess
+from tweetwire import BrokerUnreachable, Client, Event, Refusal, SyncClient
+from tweetwire.cli import main
+from tweetwire.protocol.errors import StartError
 
 pytestmark = pytest.mark.anyio
 
 
 @cache
 def entry(name: str, token: str, rights: str) -> str:
-    """The entry that ``python -m broker.users`` makes, with other rights."""
+    """Return an entry as ``python -m broker.users`` makes it, with other permissions."""
     made = subprocess.run(
         [sys.executable, "-m", "broker.users", name], input=f"{token}\n", capture_output=True, text=True, check=True
     ).stdout
@@ -73,7 +76,31 @@ def test_without_a_valid_hello_nothing_is_run_and_three_wrong_ones_close(guarded
     ]
 
 
-async def test_a_client_with_a_wrong_token_is_told(guarded: BrokerProcess) -> None:
+def test_a_hello_without_a_token_is_refused_with_a_text_that_says_so(guarded: BrokerProcess) -> None:
+    with socket.create_connection(("127.0.0.1", guarded.port), 20) as connection, connection.makefile("rb") as lines:
+        connection.sendall(b"hello writer\nhello writer token=wrong\nquit\n")
+        refusals = [line for line in lines if line.startswith(b"-ERR")]
+    assert refusals == [
+        b"-ERR unauthenticated the token is missing; say hello writer token=<token>\n",
+        b"-ERR unauthenticated no such name and token\n",
+    ]
+
+
+@pytest.mark.parametrize("is_interrupted", [False, True])
+def test_a_token_prompt_that_is_left_is_one_sentence_and_status_2(
+    is_interrupted: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def leave(prompt: str) -> str:
+        raise KeyboardInterrupt if is_interrupted else EOFError
+
+    monkeypatch.setattr("sys.argv", ["broker.users", "bob"])
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    monkeypatch.setattr("broker.users.getpass", leave)
+    assert ask_for_entry() == 2
+    assert capsys.readouterr() == ("", "\npython -m broker.users: no token was given\n")
+
+
+async def test_a_client_with_a_wrong_token_gets_a_reason(guarded: BrokerProcess) -> None:
     with pytest.raises(Refusal, match="unauthenticated"):
         SyncClient(guarded.address, name="writer", token="wrong")
     async with Client(guarded.address, name="nobody") as client:
@@ -81,11 +108,50 @@ async def test_a_client_with_a_wrong_token_is_told(guarded: BrokerProcess) -> No
             await client.publish("tweets", Event(id="1", msg=1))
 
 
+def test_the_help_of_the_users_file_describes_each_key() -> None:
+    command = [sys.executable, "-m", "broker.users", "--help"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    for key in ("name", "token", "publish", "subscribe", "share", "admin"):
+        assert f"\n  {key} = " in done.stdout
+
+
+@pytest.mark.parametrize("pattern", ["orders", "orders/", "/s", "a/b/c", "", " /s", "*"])
+def test_a_pattern_to_share_names_a_topic_and_a_subscription(tmp_path: Path, pattern: str) -> None:
+    users = tmp_path / "users.toml"
+    users.write_text(entry("ann", "secret", f'share = ["orders/*", "{pattern}"]'))
+    with pytest.raises(StartError, match=r"share of ann: .* is not <topic>/<subscription>"):
+        UsersFile(users)
+
+
+@pytest.mark.parametrize(
+    "hash_",
+    [
+        *(f"$argon2id$v=19${cost}$wBSwLWkhJnOnsD2R27bUpg$W+m8/0Wof5Ck" for cost in ("m=1,t=1,p=1", "m=8,t=0,p=1")),
+        *(f"$argon2id$v=19${cost}$wBSwLWkhJnOnsD2R27bUpg$W+m8/0Wof5Ck" for cost in ("m=8,t=1,p=0", "m=8,t=1,p=2")),
+        *(f"$argon2id$v=19$m=8,t=1,p=1${end}" for end in ("YWJj$W+m8/0Wof5Ck", "wBSwLWkhJnOnsD2R27bUpg$YQ")),
+        *(f"$argon2id$v=19$m=8,t=1,p=1${end}" for end in ("$W+m8/0Wof5Ck", "wBSwLWkhJnOnsD2R27bUpg$W+m8/0Wof5C")),
+    ],
+)
+def test_a_hash_that_argon2_cannot_check_is_refused(tmp_path: Path, hash_: str) -> None:
+    users = tmp_path / "users.toml"
+    users.write_text(f'[[users]]\nname = "ann"\ntoken = "{hash_}"\n')
+    with pytest.raises(StartError, match=r"create one with: python -m broker\.users ann"):
+        UsersFile(users)
+
+
+def test_a_file_of_users_that_is_nested_too_deeply_is_refused(tmp_path: Path) -> None:
+    users = tmp_path / "users.toml"
+    users.write_text("a = " + "[" * 3000)
+    with pytest.raises(StartError, match="is not a users file"):
+        UsersFile(users)
+
+
 def test_a_file_of_users_that_does_not_do_is_one_sentence(tmp_path: Path) -> None:
     users = tmp_path / "users.toml"
     for text, sentence in [
-        ("nonsense", "is no file of users"),
-        ('[[users]]\nname = "a"\ntoken = "plain"\n', "is no argon2 hash"),
+        ("nonsense", "is not a users file"),
+        ('[[users]]\nname = "a"\ntoken = "plain"\n', "is not an argon2 hash"),
         ('[[users]]\nname = "a b"\ntoken = "x"\n', "1-128 of"),
         ('[[users]]\nname = "a"\ntoken = "x"\nadmn = true\n', "admn"),
     ]:
@@ -151,6 +217,6 @@ def test_the_command_line_speaks_tls(
         assert '"users"' in capsys.readouterr().out
 
 
-def test_a_plain_client_at_a_tls_port_and_no_broker_at_all_are_told(tmp_path: Path) -> None:
+def test_a_plain_client_at_a_tls_port_and_an_absent_broker_are_reported(tmp_path: Path) -> None:
     with pytest.raises(BrokerUnreachable, match=r"no broker answers at 127\.0\.0\.1:1"):
         SyncClient("127.0.0.1:1")

@@ -1,28 +1,29 @@
-"""Clients and brokers that do not agree on TLS: one sentence at once, on both sides, and never a silence."""
+"""Clients and brokers that do not agree on TLS: both sides report it at once in one sentence."""
 
 import pickle
 import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from broker import BrokerUnreachable, Client, Event, TlsFailed
-from broker.cli import main
-from broker.client import link
-from broker.dashboard.link import Link
-from broker.dashboard.settings import DashboardSettings
-from broker.errors import StartError, TlsFileUnusable
-from broker.flags import read_flags
-from broker.login import Login
-from broker.program import ClientSettings, settings_config
 from broker.settings import BrokerSettings
-from broker.tls import TlsFiles
-from tests.certificates import files_of
-from tests.processes import BrokerProcess
+from dashboard.link import DashboardLink
+from dashboard.settings import DashboardSettings
+from tests.support.certificates import files_of
+from tests.support.processes import BrokerProcess
+from tweetwire import BrokerUnreachable, Client, Event, TlsFailed
+from tweetwire.cli import main
+from tweetwire.client.engine import pauses
+from tweetwire.protocol.errors import StartError, TlsFileUnusable
+from tweetwire.runtime.flags import read_flags
+from tweetwire.runtime.login import Login
+from tweetwire.runtime.program import ClientSettings, settings_config
+from tweetwire.runtime.tls import TlsFiles
 
 pytestmark = pytest.mark.anyio
 
@@ -48,13 +49,13 @@ def secure(tmp_path_factory: pytest.TempPathFactory, certificates: Path) -> Iter
 
 @pytest.fixture(scope="module")
 def demanding(tmp_path_factory: pytest.TempPathFactory, certificates: Path) -> Iterator[BrokerProcess]:
-    """One that wants to see its clients' certificates."""
+    """A broker that requires certificates from its clients."""
     with BrokerProcess(tmp_path_factory.mktemp("demanding") / "broker", *files_of(certificates, "server")) as broker:
         yield broker
 
 
 async def sentences_of(login: Login) -> list[str]:
-    """What both clients say of a broker that they cannot use."""
+    """Return the error messages of both clients for a broker that they cannot use."""
     said = []
     with pytest.raises(TlsFailed) as error, login.sync_client("test"):
         pass
@@ -65,16 +66,16 @@ async def sentences_of(login: Login) -> list[str]:
     return [*said, login.reason(error.value)]
 
 
-def test_one_who_begins_no_handshake_does_not_hold_up_the_end(tmp_path: Path, certificates: Path) -> None:
+def test_a_client_that_begins_no_handshake_does_not_hold_up_the_shutdown(tmp_path: Path, certificates: Path) -> None:
     with (
         BrokerProcess(tmp_path / "broker", *files_of(certificates, "server")[:2]) as broker,
         socket.create_connection(("127.0.0.1", broker.port)),
     ):
-        # The handshake would be waited for half a minute.
-        assert broker.terminate(timeout_s=20.0) == 0
+        # A broker that waited for this handshake would need half a minute to end.
+        assert broker.terminate(20.0) == 0
 
 
-async def test_a_client_without_tls_is_told_by_a_broker_that_speaks_it(secure: BrokerProcess) -> None:
+async def test_a_client_without_tls_gets_a_reason_from_a_broker_with_tls(secure: BrokerProcess) -> None:
     for sentence in await sentences_of(Login(secure.address)):
         assert sentence == (
             f"the broker at {secure.address} speaks TLS only, and this client does not; see --broker-tls"
@@ -82,13 +83,11 @@ async def test_a_client_without_tls_is_told_by_a_broker_that_speaks_it(secure: B
     with socket.create_connection(("127.0.0.1", secure.port), 30) as person:
         person.sendall(b"topics\r\n")
         assert person.recv(100) == b"-ERR forbidden this port speaks TLS\n"
-    assert "no TLS with a client" in secure.log()
+    assert "TLS handshake failed" in secure.log()
     assert "Traceback" not in secure.log()
 
 
-async def test_a_client_with_tls_is_told_of_a_broker_that_does_not_speak_it(
-    plain: BrokerProcess, certificates: Path
-) -> None:
+async def test_a_client_with_tls_reports_a_broker_without_tls(plain: BrokerProcess, certificates: Path) -> None:
     for sentence in await sentences_of(Login(plain.address, tls=TlsFiles(certificates / "ca.pem"))):
         assert sentence.startswith(f"the broker at {plain.address} does not speak TLS, and this client does")
         assert sentence.endswith("; see --broker-tls")
@@ -105,7 +104,7 @@ async def test_a_certificate_of_a_foreign_authority_or_another_host_is_not_trust
     assert "not valid for 'localhost'" in sentence
 
 
-async def test_a_client_whose_certificate_is_missing_is_told_what_may_be_wanted(
+async def test_a_client_without_a_certificate_reports_that_one_may_be_needed(
     demanding: BrokerProcess, certificates: Path
 ) -> None:
     login = Login(demanding.address, tls=TlsFiles(certificates / "ca.pem"))
@@ -120,11 +119,11 @@ async def test_a_client_whose_certificate_is_missing_is_told_what_may_be_wanted(
             client.ping()
 
 
-async def test_a_client_whose_broker_comes_back_with_tls_says_so_once_and_goes_on_when_it_can(
-    tmp_path: Path, certificates: Path, monkeypatch: pytest.MonkeyPatch
+async def test_a_client_whose_broker_comes_back_with_tls_says_so_once_and_continues_when_it_can(
+    tmp_path: Path, certificates: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(link, "PAUSES_S", (0.05,))
-    with BrokerProcess(tmp_path / "broker") as broker, capture_logs() as logs, anyio.fail_after(120):
+    monkeypatch.setattr(pauses, "MAX_S", 0.05)
+    with BrokerProcess(tmp_path / "broker") as broker, anyio.fail_after(120):
         words = list(broker.words)
         async with Client(broker.address) as client:
             await client.publish("t", Event(id="1", msg=1))
@@ -138,16 +137,16 @@ async def test_a_client_whose_broker_comes_back_with_tls_says_so_once_and_goes_o
             broker.words = words
             await anyio.to_thread.run_sync(broker.start)
             assert (await client.publish("t", Event(id="2", msg=1))).first == 1
-    (told,) = [one["reason"] for one in logs if one["log_level"] == "error"]
+    (told,) = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
     assert "speaks TLS only, and this client does not" in told
 
 
-def refused_by(broker: BrokerProcess) -> list[object]:
-    return broker.logged("no TLS with a client")
+def refused_by(broker: BrokerProcess) -> list[dict[str, Any]]:
+    return broker.logged("TLS handshake failed")
 
 
-async def test_the_dashboard_tells_its_log_once_which_flag_to_see(secure: BrokerProcess) -> None:
-    looking = Link(secure.address, user="dashboard", token=None, tls=None)
+async def test_the_dashboard_logs_once_which_flag_to_see(secure: BrokerProcess) -> None:
+    looking = DashboardLink(secure.address, user="dashboard", token=None, tls=None)
     with capture_logs() as logs, anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(looking.run)
@@ -179,7 +178,7 @@ def test_the_broker_and_its_dashboard_take_empty_variables_for_none(monkeypatch:
     for name in ("BROKER_USERS", "BROKER_TLS_CERT", "BROKER_TLS_KEY", "BROKER_TLS_CA"):
         monkeypatch.setenv(f"TWEETWIRE_{name}", "")
     for name in ("TLS", "TLS_CA", "TLS_CERT", "TLS_KEY"):
-        monkeypatch.setenv(f"TWEETWIRE_BROKER_DASHBOARD_{name}", "")
+        monkeypatch.setenv(f"TWEETWIRE_DASHBOARD_{name}", "")
     settings = read_flags(BrokerSettings, [])
     assert (settings.users, settings.tls_cert, settings.tls_key, settings.tls_ca) == (None, None, None, None)
     assert read_flags(DashboardSettings, []).tls_context() is None
@@ -189,15 +188,15 @@ def test_the_broker_and_its_dashboard_take_empty_variables_for_none(monkeypatch:
     ("flags", "sentence"),
     [
         (["--broker-tls-ca", "none.pem"], "--broker-tls-ca: cannot read none.pem: No such file or directory"),
-        (["--broker-tls-ca", "ca.key"], "--broker-tls-ca: ca.key holds no certificate in PEM"),
+        (["--broker-tls-ca", "ca.key"], "--broker-tls-ca: ca.key holds no PEM certificate"),
         (["--broker-tls-cert", "none.pem"], "--broker-tls-cert: cannot read none.pem: No such file or directory"),
         (
             ["--broker-tls-cert", "client.pem"],
-            "--broker-tls-cert: client.pem and client.pem are no certificate in PEM and the key to it",
+            "--broker-tls-cert: client.pem and client.pem are not a PEM certificate and its key",
         ),
         (
             ["--broker-tls-cert", "client.pem", "--broker-tls-key", "server.key"],
-            "--broker-tls-cert: client.pem and server.key are no certificate in PEM and the key to it",
+            "--broker-tls-cert: client.pem and server.key are not a PEM certificate and its key",
         ),
         (
             ["--broker-tls-cert", "client.pem", "--broker-tls-key", "none.key"],
@@ -215,7 +214,7 @@ def test_a_file_that_does_not_do_is_one_sentence_with_its_flag(
     assert str(error.value) == sentence
 
 
-def test_a_key_with_a_pass_phrase_is_refused_and_nobody_is_asked_for_it(certificates: Path, tmp_path: Path) -> None:
+def test_a_key_with_a_pass_phrase_is_refused_without_a_prompt(certificates: Path, tmp_path: Path) -> None:
     locked = tmp_path / "locked.key"
     subprocess.run(
         ["openssl", "ec", "-in", certificates / "client.key", "-aes128", "-passout", "pass:phrase", "-out", locked],

@@ -1,4 +1,4 @@
-"""A database of its own for each test, and publishers of it."""
+"""A separate database for each test, and publishers of its changes."""
 
 import hashlib
 from collections.abc import Callable, Iterator
@@ -10,7 +10,7 @@ from pymongo import MongoClient
 from pymongo.database import Database
 
 from tests.change_stream.programs import Publisher
-from tests.processes import BrokerProcess
+from tests.support.processes import BrokerProcess
 
 Start = Callable[..., Publisher]
 

@@ -1,4 +1,4 @@
-"""The publisher as a process, what it published, and what it should have."""
+"""The publisher as a process, the events that it published, and the changes that it should have published."""
 
 import json
 from pathlib import Path
@@ -6,14 +6,14 @@ from typing import Any
 
 from pymongo.collection import Collection
 
-from broker import StoredEvent, SyncClient
-from tests.processes import Process, until
-
-ROOT = Path(__file__).parents[2]
+from tests.support.paths import ROOT
+from tests.support.processes import Process
+from tests.support.waiting import until
+from tweetwire import StoredEvent, SyncClient
 
 
 class Publisher(Process):
-    """``python -m change_stream`` with `flags`; starts again with the same ones."""
+    """``python -m change_stream`` with `flags`. A restart uses the same flags."""
 
     def __init__(self, log_path: Path, mongo_url: str, broker: str, database: str, *flags: str) -> None:
         super().__init__(
@@ -25,7 +25,7 @@ class Publisher(Process):
 
 
 def published(broker: str, topic: str) -> list[StoredEvent]:
-    """Every event of a topic."""
+    """Return all events of a topic."""
     events: list[StoredEvent] = []
     with SyncClient(broker, name="test") as client:
         if topic not in {info.topic for info in client.topics()}:
@@ -38,13 +38,13 @@ def published(broker: str, topic: str) -> list[StoredEvent]:
 
 
 def wait_for(broker: str, topic: str, count: int, timeout_s: float = 20.0) -> list[StoredEvent]:
-    """Wait until a topic has `count` events, and return all it has."""
+    """Wait until a topic has `count` events, and return all its events."""
     until(lambda: len(published(broker, topic)) >= count, timeout_s, lambda: published(broker, topic))
     return published(broker, topic)
 
 
 def now_token(collection: Collection[dict[str, Any]]) -> Any:
-    """The resume token of this moment."""
+    """Return the current resume token."""
     with collection.watch() as stream:
         while stream.resume_token is None:
             stream.try_next()
@@ -52,7 +52,7 @@ def now_token(collection: Collection[dict[str, Any]]) -> Any:
 
 
 def tokens_since(collection: Collection[dict[str, Any]], token: Any) -> list[str]:
-    """What a plain pymongo loop reads: the token of every change since `token`, up to now."""
+    """Return the token of every change between `token` and now, read by a plain pymongo loop."""
     found: list[str] = []
     with collection.watch(start_after=token, max_await_time_ms=500) as stream:
         while (change := stream.try_next()) is not None:
@@ -61,12 +61,12 @@ def tokens_since(collection: Collection[dict[str, Any]], token: Any) -> list[str
 
 
 def tokens_of(events: list[StoredEvent]) -> list[str]:
-    """The token that each event carries."""
+    """Return the token in each event."""
     return [str(event.checkpoint).split("/")[4] for event in events]
 
 
 def applied(events: list[StoredEvent]) -> dict[str, Any]:
-    """The collection that results from applying a topic's events in order."""
+    """Return the collection that results when the events of a topic are applied in order."""
     documents: dict[str, Any] = {}
     for event in events:
         change = json.loads(bytes(event.msg))

@@ -1,4 +1,4 @@
-"""What is fetched ahead stays within its bounds, in order, and a failure comes behind it."""
+"""Batches that are fetched ahead stay within the bounds and in order, and a failure follows the batches before it."""
 
 import anyio
 import pytest
@@ -6,18 +6,18 @@ from bson.raw_bson import RawBSONDocument
 from bson.timestamp import Timestamp
 
 from change_stream.ahead import Ahead
-from change_stream.resume import Position
-from change_stream.watch import Batch
+from change_stream.resume import StreamPosition
+from change_stream.watch import ChangeBatch
 
 pytestmark = pytest.mark.anyio
 EMPTY = RawBSONDocument(b"\x05\x00\x00\x00\x00")
 
 
-def batch(changes: int, size: int = 10) -> Batch:
-    return Batch([EMPTY] * changes, Position(Timestamp(1, 1)), size)
+def batch(changes: int, size: int = 10) -> ChangeBatch:
+    return ChangeBatch([EMPTY] * changes, StreamPosition(Timestamp(1, 1)), size)
 
 
-async def is_refused(ahead: Ahead, more: Batch) -> bool:
+async def is_refused(ahead: Ahead, more: ChangeBatch) -> bool:
     with anyio.move_on_after(0.01) as scope:
         await ahead.put(more)
     return scope.cancelled_caught
@@ -54,7 +54,7 @@ async def test_one_batch_above_the_bounds_passes() -> None:
         await ahead.put(batch(50, size=50))
 
 
-async def test_who_waits_is_woken() -> None:
+async def test_a_waiting_reader_is_woken() -> None:
     ahead = Ahead(1, 100)
     await ahead.put(batch(1))
     async with anyio.create_task_group() as tasks:
@@ -65,7 +65,7 @@ async def test_who_waits_is_woken() -> None:
             await ahead.get()
 
 
-async def test_a_failure_comes_behind_what_was_fetched() -> None:
+async def test_a_failure_comes_after_the_fetched_changes() -> None:
     ahead = Ahead(100, 100)
     await ahead.put(batch(1))
     ahead.fail(ValueError("gone"))

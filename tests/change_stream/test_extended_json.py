@@ -1,4 +1,4 @@
-"""BSON becomes JSON that says the same."""
+"""BSON is converted to JSON with the same meaning."""
 
 import json
 import uuid
@@ -146,6 +146,26 @@ def test_a_date_reads_back_as_it_was(date: datetime) -> None:
     assert datetime.fromisoformat(written) == date
 
 
-def test_what_is_no_bson_is_refused() -> None:
-    with pytest.raises(TypeError, match="no BSON type: object"):
+def test_bytes_that_are_no_bson_are_refused() -> None:
+    with pytest.raises(TypeError, match="not a BSON type: object"):
         encoder("plain")(object())
+
+
+def element(kind: int, value: bytes) -> bytes:
+    """Return the BSON of a document whose member `a` has a type that pymongo cannot write."""
+    body = bytes([kind]) + b"a\0" + value
+    return (len(body) + 5).to_bytes(4, "little") + body + b"\0"
+
+
+@pytest.mark.parametrize(
+    ("raw", "written"),
+    [
+        (element(0x06, b""), {"a": None}),
+        (element(0x0E, b"\x02\0\0\0b\0"), {"a": "b"}),
+        (element(0x0C, b"\x02\0\0\0b\0" + b"\x56" * 12), {"a": {"$ref": "b", "$id": {"$oid": "56" * 12}}}),
+        (element(0x10, b"\x01\0\0\0" + b"\x10a\0" + b"\x02\0\0\0"), {"a": {"$numberInt": "2"}}),
+    ],
+    ids=["undefined", "symbol", "DBPointer", "a name that stands twice"],
+)
+def test_deprecated_types_and_doubled_names_are_normalised_as_documented(raw: bytes, written: Any) -> None:
+    assert json.loads(encoder("canonical")(bson.decode(raw, CODEC))) == written

@@ -1,4 +1,4 @@
-"""A change in pieces is one change."""
+"""The fragments of a change are joined to one change."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ def test_the_last_piece_completes_the_change_and_gives_its_token() -> None:
     assert (whole["fullDocument"], whole["fullDocumentBeforeChange"]) == ({"_id": "9", "a": 1}, {"_id": "9"})
 
 
-def test_pieces_that_come_again_after_a_crash_are_joined_anew() -> None:
+def test_pieces_that_come_again_after_a_crash_are_joined_again() -> None:
     fragments = Fragments()
     first, second, _ = pieces()
     fragments.add(first)

@@ -1,4 +1,4 @@
-"""When MongoDB has forgotten where a topic was left, a policy decides, and a gap event tells both bounds."""
+"""If MongoDB's oplog no longer has a topic's position, a policy decides, and a gap event names both bounds."""
 
 import json
 from collections import Counter
@@ -7,20 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from bson import Timestamp
 from pymongo import MongoClient
 from pymongo.database import Database
 
 from demo.mongod import ReplicaSet
 from tests.change_stream.programs import Publisher, published, wait_for
-from tests.processes import BrokerProcess, until
+from tests.support.processes import BrokerProcess
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.stack
 
 
 @pytest.fixture(scope="module")
 def forgetful(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReplicaSet]:
-    """A replica set whose oplog holds one MiB; it can only forget what a checkpoint of the disk, one a second, has."""
+    """A replica set with an oplog of one MiB, and a checkpoint every second, after which MongoDB may drop older entries."""
     with ReplicaSet(tmp_path_factory.mktemp("forgetful"), oplog_mb=1, arguments=("--syncdelay", "1")) as running:
         yield running
 
@@ -35,7 +35,7 @@ def mongo(forgetful: ReplicaSet) -> Iterator[MongoClient[dict[str, Any]]]:
 def left(
     tmp_path: Path, forgetful: ReplicaSet, mongo: MongoClient[dict[str, Any]], broker: BrokerProcess
 ) -> Iterator[Callable[..., Publisher]]:
-    """Leave a topic behind one change, let MongoDB forget where, and give what starts a publisher again."""
+    """Publish one change, and let MongoDB drop its position from the oplog. Yields a function that starts the publisher."""
     database = mongo[f"db_{tmp_path.name[-30:]}"]
     started: list[Publisher] = []
 
@@ -62,8 +62,9 @@ def _forget(database: Database[dict[str, Any]]) -> None:
 
     def is_forgotten() -> bool:
         database.foreign.insert_many([{"text": "x" * 100_000} for _ in range(20)])
-        oldest: Timestamp = database.client.local["oplog.rs"].find_one(sort=[("$natural", 1)])["ts"]
-        return oldest > written
+        oldest = database.client.local["oplog.rs"].find_one(sort=[("$natural", 1)])
+        assert oldest is not None
+        return bool(oldest["ts"] > written)
 
     until(is_forgotten, 60)
 
@@ -110,7 +111,7 @@ def test_going_on_with_a_gap(
     assert [event.sequence for event in events] == [1, 2, 3]
 
 
-def test_a_copy_that_was_left_goes_on_behind_the_gap(
+def test_a_copy_that_was_left_continues_behind_the_gap(
     tmp_path: Path, forgetful: ReplicaSet, mongo: MongoClient[dict[str, Any]], broker: BrokerProcess
 ) -> None:
     database = mongo["left_copy"]
@@ -119,7 +120,7 @@ def test_a_copy_that_was_left_goes_on_behind_the_gap(
     with Publisher(tmp_path / "log", forgetful.url, broker.address, database.name, *flags) as publisher:
         wait_for(broker.address, "tweets", 20)
         publisher.kill()
-        assert not publisher.said("copied what was there")
+        assert not publisher.said("snapshot finished")
         _forget(database)
         publisher.start()
         events = wait_for(broker.address, "tweets", 1501, 60)
@@ -128,3 +129,93 @@ def test_a_copy_that_was_left_goes_on_behind_the_gap(
     assert [event.sequence for event in events] == list(range(1, 1502))
     assert [event.id for event in events if event.id != "tweets"] == [str(n) for n in range(1500)]
     mongo.drop_database(database.name)
+
+
+@pytest.fixture
+def renamed(
+    tmp_path: Path, mongo_url: str, broker: BrokerProcess, database: Database[dict[str, Any]]
+) -> Iterator[Callable[..., Publisher]]:
+    """Yield a function that starts a publisher of the collection tweets."""
+    started: list[Publisher] = []
+
+    def publisher(*flags: str) -> Publisher:
+        arguments = ("--map", "tweets=tweets", *flags)
+        started.append(Publisher(tmp_path / "log", mongo_url, broker.address, database.name, *arguments))
+        return started[-1]
+
+    yield publisher
+    for one in started:
+        one.kill()
+
+
+def rename_to_tweets(database: Database[dict[str, Any]]) -> None:
+    database.staged.insert_many([{"_id": "brought"}, {"_id": "too"}])
+    database.staged.rename("tweets", dropTarget=True)
+    database.tweets.insert_one({"_id": "after"})
+
+
+@pytest.mark.parametrize(
+    ("policy", "operations"),
+    [
+        ("resnapshot", ["insert", "rename", "gap", "snapshot", "snapshot", "snapshot"]),
+        ("from_time", ["insert", "rename", "gap", "insert"]),
+    ],
+)
+def test_a_collection_that_gets_the_watched_name_is_lost_history(
+    renamed: Callable[..., Publisher],
+    broker: BrokerProcess,
+    database: Database[dict[str, Any]],
+    policy: str,
+    operations: list[str],
+) -> None:
+    publisher = renamed("--on-history-lost", policy)
+    publisher.start()
+    database.tweets.insert_one({"_id": "before"})
+    wait_for(broker.address, "tweets", 1)
+    rename_to_tweets(database)
+    events = wait_for(broker.address, "tweets", len(operations))
+    told = changes(broker)
+    assert [change["op"] for change in told] == operations
+    assert (told[1]["from"], told[1]["to"], told[1]["collection"]) == ("staged", "tweets", "tweets")
+    assert (
+        told[2]["gap"]["reason"]
+        == "the collection staged was renamed to tweets, so the topic does not have its documents"
+    )
+    assert {change["document"]["_id"] for change in told[3:]} >= {"after"}
+    assert [event.sequence for event in events] == list(range(1, len(operations) + 1))
+
+
+def test_a_rename_to_the_watched_name_ends_it_until_a_policy_is_chosen(
+    renamed: Callable[..., Publisher], broker: BrokerProcess, database: Database[dict[str, Any]]
+) -> None:
+    publisher = renamed()
+    publisher.start()
+    database.tweets.insert_one({"_id": "before"})
+    wait_for(broker.address, "tweets", 1)
+    rename_to_tweets(database)
+    assert publisher.wait() == 2
+    assert publisher.said(
+        "the collection staged was renamed to tweets, so the topic does not have its documents; choose"
+    )
+    # The publisher ends again after each start, and the topic has the rename only once.
+    publisher.launch()
+    assert publisher.wait() == 2
+    assert publisher.said("another collection was renamed to tweets")
+    assert [change["op"] for change in changes(broker)] == ["insert", "rename"]
+    renamed("--on-history-lost", "resnapshot").start()
+    wait_for(broker.address, "tweets", 6)
+    assert [change["op"] for change in changes(broker)[2:]] == ["gap", "snapshot", "snapshot", "snapshot"]
+
+
+def test_a_collection_that_loses_the_watched_name_is_no_lost_history(
+    renamed: Callable[..., Publisher], broker: BrokerProcess, database: Database[dict[str, Any]]
+) -> None:
+    renamed().start()
+    database.tweets.insert_one({"_id": "before"})
+    wait_for(broker.address, "tweets", 1)
+    database.tweets.rename("old")
+    database.tweets.insert_one({"_id": "after"})
+    wait_for(broker.address, "tweets", 4)
+    told = changes(broker)
+    assert [change["op"] for change in told] == ["insert", "rename", "invalidate", "insert"]
+    assert (told[1]["from"], told[1]["to"]) == ("tweets", "old")

@@ -1,4 +1,4 @@
-"""MongoDB steps down, goes away or refuses the password: the publisher waits and goes on, and does not pile up sockets."""
+"""MongoDB steps down, ends or refuses the password: the publisher waits, continues, and does not accumulate sockets."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +9,8 @@ from pymongo import MongoClient
 
 from demo.mongod import ReplicaSet
 from tests.change_stream.programs import Publisher, now_token, tokens_of, tokens_since, wait_for
-from tests.processes import BrokerProcess, until
+from tests.support.processes import BrokerProcess
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(240)]
 
@@ -40,7 +41,7 @@ def test_every_change_comes_once_through_elections(tmp_path: Path, three: Replic
             for election in range(2):
                 tweets.insert_many([{"_id": f"{election}-{n}"} for n in range(50)])
                 if election == 1:
-                    # The primary dies with what its members have and what they have not.
+                    # Kill the primary at once, whatever part of its oplog the other members have copied.
                     primary = three.wait_for_primary()
                     primary.kill()
                     three.wait_for_primary()
@@ -66,7 +67,7 @@ def test_without_any_member_it_waits_and_holds_few_sockets(
             before = sockets(publisher.pid)
             for _ in range(2):
                 three.kill()
-                until(lambda: publisher.said("MongoDB is away"))
+                until(lambda: publisher.said("MongoDB unreachable"))
                 three.start()
             mongo.away.tweets.insert_one({"_id": 2})
             assert [event.id for event in wait_for(broker.address, "tweets", 2, 60)] == ["1", "2"]

@@ -1,4 +1,4 @@
-"""What a session sends to the broker: numbered, bounded, and saved only behind what is confirmed."""
+"""A session sends numbered events within its bounds, and saves a position only after the events before it are confirmed."""
 
 from collections.abc import AsyncIterator, Callable
 from typing import Any
@@ -8,19 +8,19 @@ import pytest
 from bson.raw_bson import RawBSONDocument
 from bson.timestamp import Timestamp
 
-from broker import Client, Publisher, Receipt, SyncClient
 from change_stream.convert import Change, Converter
-from change_stream.outlet import Outlet
+from change_stream.outlet import ChangeOutlet
 from change_stream.position_store import PositionStore
-from change_stream.rejected import Rejected
-from change_stream.resume import Position, Stamp
+from change_stream.rejected import RejectedChanges
+from change_stream.resume import Stamp, StreamPosition
 from tests.change_stream.programs import published
-from tests.processes import BrokerProcess
+from tests.support.processes import BrokerProcess
+from tweetwire import Client, Publisher, Receipt, SyncClient
 
 pytestmark = pytest.mark.anyio
 PRODUCER = "cdc.db.tweets"
 stamp = Stamp("cluster", "scope")
-Make = Callable[..., Outlet]
+Make = Callable[..., ChangeOutlet]
 
 
 def change(n: int, **document: Any) -> RawBSONDocument:
@@ -40,20 +40,20 @@ async def client(broker: BrokerProcess) -> AsyncIterator[Client]:
         yield connected
 
 
-def outlet(client: Client, publisher: Publisher, **options: Any) -> Outlet:
-    return Outlet(
+def outlet(client: Client, publisher: Publisher, **options: Any) -> ChangeOutlet:
+    return ChangeOutlet(
         publisher,
         Converter("tweets", PRODUCER),
-        Rejected(client, PRODUCER, "tweets"),
+        RejectedChanges(client, PRODUCER, "tweets"),
         PositionStore(client, "tweets", PRODUCER),
         sequence=options.pop("sequence", 0),
-        position=Position(Timestamp(1, 1)),
+        position=StreamPosition(Timestamp(1, 1)),
         copied=None,
         **options,
     )
 
 
-async def test_sequences_go_on_and_records_point_behind_each_change(client: Client, broker: BrokerProcess) -> None:
+async def test_sequences_continue_and_records_point_after_each_change(client: Client, broker: BrokerProcess) -> None:
     async with client.publisher("tweets") as publisher:
         out = outlet(client, publisher, sequence=7)
         await out.send_changes([change(n) for n in range(500)], stamp)
@@ -75,7 +75,7 @@ async def test_unconfirmed_bytes_are_bounded(client: Client) -> None:
     assert sum(receipt.count for receipt in receipts) == 40
 
 
-async def test_a_position_is_saved_behind_what_is_confirmed(client: Client, broker: BrokerProcess) -> None:
+async def test_a_position_is_saved_after_the_confirmed_changes(client: Client, broker: BrokerProcess) -> None:
     async with client.publisher("tweets") as publisher:
         out = outlet(client, publisher)
         await out.send_changes([change(n) for n in range(100)], stamp)
@@ -97,11 +97,11 @@ async def test_changes_up_to_a_token_are_passed_over(client: Client, broker: Bro
     assert [event.id for event in published(broker.address, "tweets")] == ["6", "7", "8", "9"]
 
 
-async def test_a_change_that_cannot_be_converted_is_kept_once_and_the_position_is_behind_it(
+async def test_a_change_that_cannot_be_converted_is_kept_once_and_the_position_passes_it(
     client: Client, broker: BrokerProcess
 ) -> None:
     bad = RawBSONDocument(bytes(change(1, text="@@@@").raw).replace(b"@@@@", b"\xff\xff\xff\xff"))
-    for _ in range(2):  # as after a crash between the two topics
+    for _ in range(2):  # keep the change twice, as after a crash between the writes to the two topics
         async with client.publisher("tweets") as publisher:
             await outlet(client, publisher).send_changes([change(0), bad], stamp)
     assert [event.id for event in published(broker.address, "tweets")] == ["0"]

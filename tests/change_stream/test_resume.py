@@ -1,11 +1,11 @@
-"""A resume record says where a publisher stands, and reads back as it was."""
+"""A resume record contains a publisher's position, and parsing its text gives an equal record."""
 
 import pytest
 from bson import Timestamp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from change_stream.resume import Position, ResumeRecord, Stamp, scope_of, token_time
+from change_stream.resume import ResumeRecord, Stamp, StreamPosition, scope_of, token_time
 
 TOKEN = {"_data": "8265F1A2B30000000A2B022C0100296E5A1004"}
 times = st.builds(Timestamp, st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 2))
@@ -15,9 +15,11 @@ tokens = st.none() | st.fixed_dictionaries(
 )
 
 
-@given(times, tokens, st.none() | st.binary())
-def test_a_record_reads_back_as_it_was(time: Timestamp, token: dict[str, object] | None, copied: bytes | None) -> None:
-    record = ResumeRecord("65f1a2b3c4d5e6f708192a3b", "0123456789ab", Position(time, token), copied)
+@given(times, tokens, st.none() | st.binary(), st.booleans())
+def test_a_record_reads_back_as_it_was(
+    time: Timestamp, token: dict[str, object] | None, copied: bytes | None, is_lost: bool
+) -> None:
+    record = ResumeRecord("65f1a2b3c4d5e6f708192a3b", "0123456789ab", StreamPosition(time, token), copied, is_lost)
     assert ResumeRecord.parse(record.text()) == record
     assert '"' not in record.text()
     assert "\\" not in record.text()
@@ -25,13 +27,14 @@ def test_a_record_reads_back_as_it_was(time: Timestamp, token: dict[str, object]
 
 def test_a_stamp_writes_the_same_as_a_record() -> None:
     time = Timestamp(1710334643, 10)
-    assert Stamp("c", "s")(time, TOKEN) == ResumeRecord("c", "s", Position(time, TOKEN)).text()
+    assert Stamp("c", "s")(time, TOKEN) == ResumeRecord("c", "s", StreamPosition(time, TOKEN)).text()
 
 
 @pytest.mark.parametrize(
-    "text", ["", "v1", "v2/c/s/1.1/-", "v1/c/s/1/-", "v1/c/s/1.1/-/a/b", "v1/c/s/x.y/-", "offset 5"]
+    "text",
+    ["", "v1", "v2/c/s/1.1/-", "v1/c/s/1/-", "v1/c/s/1.1/-/a/b", "v1/c/s/1.1/-//lost/x", "v1/c/s/x.y/-", "offset 5"],
 )
-def test_what_is_no_record_is_refused(text: str) -> None:
+def test_a_text_that_is_no_record_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
         ResumeRecord.parse(text)
 
@@ -46,14 +49,14 @@ def test_a_token_of_unknown_form_is_refused() -> None:
 
 
 def test_a_position_without_token_begins_behind_its_time() -> None:
-    assert Position(Timestamp(5, 7)).start_options() == {"startAtOperationTime": Timestamp(5, 8)}
+    assert StreamPosition(Timestamp(5, 7)).start_options() == {"startAtOperationTime": Timestamp(5, 8)}
 
 
-def test_a_position_with_token_begins_behind_it() -> None:
-    assert Position.behind(TOKEN).start_options() == {"startAfter": TOKEN}
+def test_a_position_with_a_token_begins_after_it() -> None:
+    assert StreamPosition.behind(TOKEN).start_options() == {"startAfter": TOKEN}
 
 
-def test_the_scope_tells_what_is_watched_and_how() -> None:
+def test_the_scope_shows_the_watched_collection_and_the_options() -> None:
     scopes = {
         scope_of("db", "a", [], {}),
         scope_of("db", "b", [], {}),

@@ -1,18 +1,22 @@
-"""Flags become settings, and what is wrong with one is a sentence."""
+"""Flags become settings, and a wrong flag is reported in one sentence."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
 from bson.timestamp import Timestamp
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import ValidationError
 from pydantic_settings import CliApp
 
-from change_stream.settings import Settings
+from change_stream.pairs import producer_name
+from change_stream.settings import ChangeStreamSettings
+from tweetwire.protocol import check_name
 
 
-def settings(*flags: str) -> Settings:
-    return CliApp.run(Settings, cli_args=list(flags))
+def settings(*flags: str) -> ChangeStreamSettings:
+    return CliApp.run(ChangeStreamSettings, cli_args=list(flags))
 
 
 def test_tweets_and_users_go_to_topics_of_their_names() -> None:
@@ -27,6 +31,28 @@ def test_maps_replace_the_default() -> None:
     assert settings("--map", "a=b", "--map", "c=d").topics() == {"a": "b", "c": "d"}
 
 
+@pytest.mark.parametrize(
+    ("pair", "collection", "producer"),
+    [
+        ("my coll=topic", "my coll", "cdc.rtp_sse_db.my_coll.7b36cb259b4e"),
+        ("täglich=topic", "täglich", "cdc.rtp_sse_db.t_glich.d131562c6bf7"),
+        ("a=b=topic", "a=b", "cdc.rtp_sse_db.a_b.ada2c0e24900"),
+        ("a.b-c_d=topic", "a.b-c_d", "cdc.rtp_sse_db.a.b-c_d"),
+    ],
+)
+def test_a_collection_of_any_name_has_a_producers_name(pair: str, collection: str, producer: str) -> None:
+    found = settings("--map", pair)
+    assert found.topics() == {collection: "topic"}
+    assert found.producer_of(collection) == producer
+
+
+@given(st.text(min_size=1, max_size=255), st.text(min_size=1, max_size=255))
+def test_producers_names_are_the_brokers_and_differ(one: str, other: str) -> None:
+    names = [producer_name("db", one), producer_name("db", other)]
+    assert [check_name(name) for name in names] == names
+    assert (names[0] == names[1]) == (one == other)
+
+
 def test_the_json_flag_has_a_short_name() -> None:
     assert settings("--json", "canonical").json_mode == settings("--json-mode", "canonical").json_mode == "canonical"
 
@@ -35,19 +61,25 @@ def test_the_json_flag_has_a_short_name() -> None:
     ("flags", "sentence"),
     [
         (("--map", "tweets"), "is not COLLECTION=VALUE"),
-        (("--map", "tweets=a b"), "is no topic's name"),
-        (("--map", "tweets=.hidden"), "is no topic's name"),
-        (("--map", "a=b", "--map", "a=c"), "a collection is named twice"),
-        (("--map", "täglich=t"), "is no producer's name"),
-        (("--database", "a" * 128), "is no producer's name"),
+        (("--map", "tweets=a b"), "is not a topic name"),
+        (("--map", "tweets=.hidden"), "is not a topic name"),
+        (("--map", "a=b", "--map", "a=c"), "the collection a is named twice"),
+        (("--database", "a" * 64), "is not a database name"),
+        (("--database", "a b"), "is not a database name"),
+        (("--exclude", "tweets=_id"), "the _id is the event's id"),
+        (("--exclude", "tweets=_id.part"), "the _id is the event's id"),
+        (("--exclude", "tweet=secret"), "--map has no collection tweet"),
+        (("--rename", "tweets=a:c", "--rename", "tweets=b:c"), "two members are renamed to c"),
+        (("--key", "tweets=user.id_str", "--exclude", "tweets=user"), "--key tweets=user.id_str is left out"),
+        (("--key", "tweets=user.id_str", "--include", "tweets=text"), "--key tweets=user.id_str is left out"),
         (("--rename", "tweets=text"), "is not COLLECTION=PATH:NAME"),
         (("--rename", "tweets=text:a.b"), "is not COLLECTION=PATH:NAME"),
-        (("--start-at", "yesterday"), "is no time"),
+        (("--start-at", "yesterday"), "is not a time"),
         (("--pipeline", "tweets=/no/such/file"), "cannot read /no/such/file"),
-        (("--heartbeat", "5"), "is no duration"),
+        (("--heartbeat", "5"), "is not a duration"),
     ],
 )
-def test_what_is_wrong_is_a_sentence(flags: tuple[str, ...], sentence: str) -> None:
+def test_a_wrong_setting_is_one_sentence(flags: tuple[str, ...], sentence: str) -> None:
     with pytest.raises(ValidationError, match=sentence):
         settings(*flags)
 
@@ -56,7 +88,7 @@ def test_what_is_wrong_is_a_sentence(flags: tuple[str, ...], sentence: str) -> N
 def test_a_pipeline_is_an_array_of_stages(tmp_path: Path, text: str) -> None:
     stages = tmp_path / "stages.json"
     stages.write_text(text)
-    with pytest.raises(ValidationError, match=r"is no JSON|array of stages"):
+    with pytest.raises(ValidationError, match=r"is not JSON|array of stages"):
         settings("--pipeline", f"tweets={stages}")
 
 

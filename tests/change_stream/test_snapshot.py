@@ -1,4 +1,4 @@
-"""A snapshot copies what is there, and joins the changes without loss or double, whatever happens meanwhile."""
+"""A snapshot copies the existing documents, and the changes follow without loss or duplicates, also after interruptions."""
 
 import json
 import random
@@ -22,7 +22,8 @@ from change_stream.convert import document_id
 from demo.mongod import ReplicaSet
 from tests.change_stream.conftest import Start
 from tests.change_stream.programs import Publisher, applied, published, wait_for
-from tests.processes import BrokerProcess, until
+from tests.support.processes import BrokerProcess
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.stack
 
@@ -31,7 +32,7 @@ def operations(broker: BrokerProcess) -> Counter[str]:
     return Counter(json.loads(bytes(event.msg))["op"] for event in published(broker.address, "tweets"))
 
 
-def test_what_is_there_comes_first_and_changes_follow(
+def test_stored_documents_come_first_and_changes_follow(
     start: Start, broker: BrokerProcess, database: Database[dict[str, Any]]
 ) -> None:
     database.tweets.insert_many([{"_id": f"{n:04}"} for n in range(1050)])
@@ -49,7 +50,7 @@ def test_a_collection_that_is_not_there_yet_is_copied_empty_and_followed(
     start: Start, broker: BrokerProcess, database: Database[dict[str, Any]], snapshot: str
 ) -> None:
     publisher = start("--snapshot", snapshot)
-    until(lambda: publisher.said("copied what was there"))
+    until(lambda: publisher.said("snapshot finished"))
     database.tweets.insert_many([{"_id": n} for n in range(50)])
     wait_for(broker.address, "tweets", 50)
     assert operations(broker) == {"insert": 50}
@@ -71,7 +72,7 @@ def test_an_idle_collection_is_not_copied_again(
 ) -> None:
     database.tweets.insert_many([{"_id": n} for n in range(250)])
     first = start("--snapshot", "initial", "--chunk-size", "100")
-    until(lambda: first.said("copied what was there"))
+    until(lambda: first.said("snapshot finished"))
     assert first.terminate() == 0
     start("--snapshot", "initial", "--chunk-size", "100")
     database.tweets.insert_one({"_id": "new"})
@@ -84,7 +85,7 @@ def test_always_copies_at_each_start_and_loses_no_change_between(
 ) -> None:
     database.tweets.insert_many([{"_id": n} for n in range(250)])
     first = start("--snapshot", "always", "--chunk-size", "100")
-    until(lambda: first.said("copied what was there"))
+    until(lambda: first.said("snapshot finished"))
     assert first.terminate() == 0
     database.tweets.delete_one({"_id": 0})
     start("--snapshot", "always", "--chunk-size", "100")
@@ -107,7 +108,7 @@ def test_a_collection_with_a_collation_is_copied_in_its_order(
 def test_killed_at_any_moment_under_load_every_document_is_there_once(
     start: Start, broker: BrokerProcess, database: Database[dict[str, Any]]
 ) -> None:
-    """Documents whose id begins with s stay as they are; each must come exactly once, as a snapshot or as an insert."""
+    """Documents whose id begins with s never change. Each of them must arrive exactly once, as a snapshot or as an insert."""
     total = 2400
     database.tweets.bulk_write([InsertOne({"_id": f"{n:05}s", "n": 0}) for n in range(0, total, 2)])
     is_done = threading.Event()
@@ -135,7 +136,7 @@ def test_killed_at_any_moment_under_load_every_document_is_there_once(
     expected = {document["_id"]: document for document in database.tweets.find()}
 
     def is_complete() -> bool:
-        return publisher.said("copied what was there") and applied(published(broker.address, "tweets")) == expected
+        return publisher.said("snapshot finished") and applied(published(broker.address, "tweets")) == expected
 
     until(is_complete, 60)
     events = published(broker.address, "tweets")
@@ -144,7 +145,7 @@ def test_killed_at_any_moment_under_load_every_document_is_there_once(
     assert len(came) == total
     assert set(came.values()) == {1}
     assert operations(broker)["snapshot"] > total / 2
-    assert publisher.log_path.read_text().count("copying what is there") > 3
+    assert publisher.log_path.read_text().count("snapshot started") > 3
 
 
 @pytest.mark.timeout(180)
@@ -157,14 +158,14 @@ def test_mongodb_and_the_broker_killed_while_copying(tmp_path: Path, broker: Bro
         with Publisher(tmp_path / "log", replica_set.url, broker.address, "copied", *flags) as publisher:
             until(lambda: len(published(broker.address, "tweets")) > 0)
             replica_set.kill()
-            assert not publisher.said("copied what was there")
-            until(lambda: publisher.said("MongoDB is away"), 60)
+            assert not publisher.said("snapshot finished")
+            until(lambda: publisher.said("MongoDB unreachable"), 60)
             replica_set.start()
             tweets.update_one({"_id": 0}, {"$set": {"n": 1}})
             tweets.insert_one({"_id": count})
             broker.kill()
             broker.start()
-            until(lambda: publisher.said("copied what was there"), 60)
+            until(lambda: publisher.said("snapshot finished"), 60)
             tweets.insert_one({"_id": "last"})
             until(lambda: published(broker.address, "tweets")[-1].id == "last")
             events = published(broker.address, "tweets")
@@ -172,3 +173,33 @@ def test_mongodb_and_the_broker_killed_while_copying(tmp_path: Path, broker: Bro
             assert applied(events) == {document_id(document["_id"]): document for document in tweets.find()}
             kinds = Counter((event.id, json.loads(bytes(event.msg))["op"] == "update") for event in events)
             assert set(kinds.values()) == {1}
+
+
+@pytest.mark.parametrize("kind", ["capped collection", "view", "timeseries"])
+def test_a_collection_that_mongodb_cannot_read_as_of_one_time_is_refused_at_the_start(
+    tmp_path: Path, mongo_url: str, broker: BrokerProcess, database: Database[dict[str, Any]], kind: str
+) -> None:
+    if kind == "view":
+        database.create_collection("tweets", viewOn="other", pipeline=[])
+    else:
+        database.create_collection(
+            "tweets",
+            **({"timeseries": {"timeField": "at"}} if kind == "timeseries" else {"capped": True, "size": 4096}),
+        )
+    where = (mongo_url, broker.address, database.name, "--map", "tweets=tweets")
+    publisher = Publisher(tmp_path / "publisher.log", *where, "--snapshot", "initial")
+    publisher.launch()
+    assert publisher.wait() == 2
+    assert publisher.said(f"tweets is a {kind}, which MongoDB cannot read at one point in time")
+    if kind == "capped collection":
+        # The refused start did not begin a snapshot, so a start without a snapshot publishes later changes.
+        with Publisher(tmp_path / "publisher.log", *where, "--snapshot", "never"):
+            database.tweets.insert_one({"_id": 1})
+            wait_for(broker.address, "tweets", 1)
+        for flags in (("--snapshot", "always"), ("--snapshot", "initial", "--reset")):
+            publisher = Publisher(tmp_path / "publisher.log", *where, *flags)
+            publisher.launch()
+            assert publisher.wait() == 2
+        with Publisher(tmp_path / "publisher.log", *where):
+            database.tweets.insert_one({"_id": 2})
+            wait_for(broker.address, "tweets", 2)

@@ -1,4 +1,4 @@
-"""A watch reads every change of a real collection once, from where it is told."""
+"""A watch reads every change of a real collection once, from a given position."""
 
 import gc
 from collections.abc import AsyncIterator
@@ -9,10 +9,11 @@ import pytest
 from pymongo import AsyncMongoClient
 from pymongo.asynchronous.database import AsyncDatabase
 
-from change_stream.backoff import Backoff, Outage
 from change_stream.errors import HistoryLost, WatchInterrupted, WatchRefused
-from change_stream.resume import Position
-from change_stream.watch import Batch, Watch, follow
+from change_stream.outage import Outage
+from change_stream.resume import StreamPosition
+from change_stream.watch import ChangeBatch, CollectionWatch, follow
+from tweetwire.backoff import Backoff
 
 pytestmark = pytest.mark.anyio
 Database = AsyncDatabase[dict[str, Any]]
@@ -20,14 +21,14 @@ Database = AsyncDatabase[dict[str, Any]]
 
 @pytest.fixture
 async def database(mongo_url: str, request: pytest.FixtureRequest) -> AsyncIterator[Database]:
-    async with AsyncMongoClient(mongo_url) as client:
+    async with AsyncMongoClient[dict[str, Any]](mongo_url) as client:
         name = f"watch_{abs(hash(request.node.name)) % 10**8}"
         yield client[name]
         await client.drop_database(name)
 
 
-def watch(database: Database, pipeline: list[dict[str, Any]] | None = None, batch_size: int = 100) -> Watch:
-    return Watch(
+def watch(database: Database, pipeline: list[dict[str, Any]] | None = None, batch_size: int = 100) -> CollectionWatch:
+    return CollectionWatch(
         database,
         "tweets",
         stage={"fullDocument": "updateLookup"},
@@ -37,12 +38,12 @@ def watch(database: Database, pipeline: list[dict[str, Any]] | None = None, batc
     )
 
 
-def ids(batch: Batch) -> list[Any]:
+def ids(batch: ChangeBatch) -> list[Any]:
     return [change["documentKey"]["_id"] for change in batch.changes]
 
 
-async def read(stream: Watch, first: Batch, count: int) -> list[Any]:
-    """Read until `count` changes came, and make sure that no more come."""
+async def read(stream: CollectionWatch, first: ChangeBatch, count: int) -> list[Any]:
+    """Read until `count` changes have arrived, and check that no more arrive."""
     seen = ids(first)
     with anyio.fail_after(60):
         while len(seen) < count:
@@ -60,7 +61,7 @@ async def test_a_new_watch_begins_now(database: Database) -> None:
     await stream.close()
 
 
-async def test_behind_each_batch_lies_a_position_to_begin_again(database: Database) -> None:
+async def test_each_batch_has_a_position_to_begin_again_after_it(database: Database) -> None:
     stream = watch(database, batch_size=10)
     start = (await stream.open(None)).position
     await database.tweets.insert_many([{"_id": n} for n in range(30)])
@@ -75,7 +76,7 @@ async def test_behind_each_batch_lies_a_position_to_begin_again(database: Databa
     await again.close()
 
 
-async def test_a_time_without_token_begins_behind_it(database: Database) -> None:
+async def test_a_time_without_a_token_begins_after_it(database: Database) -> None:
     stream = watch(database)
     first = await stream.open(None)
     await database.tweets.insert_one({"_id": "first"})
@@ -84,7 +85,7 @@ async def test_a_time_without_token_begins_behind_it(database: Database) -> None
         while not first.changes:
             first = await stream.more()
     time = first.changes[0]["clusterTime"]
-    assert await read(stream, await stream.open(Position(time)), 1) == ["second"]
+    assert await read(stream, await stream.open(StreamPosition(time)), 1) == ["second"]
     await stream.close()
 
 
@@ -99,7 +100,7 @@ async def test_a_quiet_collections_position_moves_on(database: Database) -> None
     await stream.close()
 
 
-async def test_a_dropped_and_recreated_collection_goes_on(database: Database) -> None:
+async def test_a_dropped_and_recreated_collection_continues(database: Database) -> None:
     stream = watch(database)
     first = await stream.open(None)
     await database.tweets.insert_one({"_id": 1})
@@ -115,7 +116,7 @@ async def test_a_dropped_and_recreated_collection_goes_on(database: Database) ->
     await stream.close()
 
 
-async def test_a_killed_cursor_is_opened_anew_without_loss_or_double(database: Database) -> None:
+async def test_a_killed_cursor_is_opened_again_without_loss_or_double(database: Database) -> None:
     stream = watch(database, batch_size=10)
     first = await stream.open(None)
     outage = Outage("tweets", Backoff(first_s=0.001))
@@ -143,7 +144,7 @@ async def test_a_token_that_the_oplog_does_not_know_is_lost_history(database: Da
     data = batch.changes[0]["_id"]["_data"]
     unknown = {"_data": f"{data[:-10]}0000{data[-6:]}"}
     with pytest.raises(HistoryLost), anyio.fail_after(60):
-        await read(stream, await stream.open(Position.behind(unknown)), 1)
+        await read(stream, await stream.open(StreamPosition.behind(unknown)), 1)
     await stream.close()
 
 
@@ -152,10 +153,12 @@ async def test_a_pipeline_that_mongodb_does_not_know_is_refused(database: Databa
         await watch(database, [{"$nonsense": {}}]).open(None)
 
 
-# pymongo leaves the socket of a connection attempt to the garbage collector when its client is closed on the way.
+# pymongo leaves the socket of a connection attempt to the garbage collector if its client is closed during the attempt.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning", "ignore:unclosed:ResourceWarning")
 async def test_a_server_that_is_away_interrupts() -> None:
-    async with AsyncMongoClient("mongodb://127.0.0.1:1/?replicaSet=rs0", serverSelectionTimeoutMS=50) as client:
+    async with AsyncMongoClient[dict[str, Any]](
+        "mongodb://127.0.0.1:1/?replicaSet=rs0", serverSelectionTimeoutMS=50
+    ) as client:
         with pytest.raises(WatchInterrupted):
             await watch(client.db).open(None)
     gc.collect()

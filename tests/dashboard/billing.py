@@ -1,4 +1,4 @@
-"""A service whose handler of orders fails until it is mended."""
+"""A service whose handler of orders fails until the test mends it."""
 
 import threading
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ __all__ = ["Billing", "billing_of"]
 
 
 class Billing:
-    """A handler of orders that fails until it is mended."""
+    """A handler of orders that fails until the test mends it."""
 
     def __init__(self, broker: str) -> None:
         self.is_mended = threading.Event()

@@ -1,4 +1,4 @@
-"""One browser for the tests of a file; the pages of each test are its own."""
+"""One browser for the tests of a file. Each test opens its own pages."""
 
 import os
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from tests.dashboard.programs import NO_BROWSER, find_chromium, open_browser
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """The system's Chromium; without one the tests are skipped, save where there must be one."""
+    """The system's Chromium. Without one, the tests are skipped, or fail where a browser is required."""
     path = find_chromium()
     if path is None:
         if os.environ.get("TWEETWIRE_TEST_BROWSER") == "needed" or os.environ.get("CI"):

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from broker import Event, SyncClient
+from tweetwire import Event, SyncClient
 
 __all__ = ["TWEET", "ingester", "publish_stack", "tweets_window", "users_window"]
 
@@ -61,10 +61,11 @@ def users_window(second: int) -> dict[str, Any]:
 
 
 def ingester(stored: int) -> dict[str, Any]:
-    """What the ingester says of itself."""
+    """A message of the ingester's statistics."""
     return {
         "workers": {"127.0.0.1:37065/tweets/1": 2, "replay": 1},
-        "crashes": 101,
+        "panics": 101,
+        "crashes": 0,
         "events": {"in": 20503, "stored": stored, "already_there": 7488, "rejected": 101, "queued": 89},
         "worker_ms": {"p75": 0.379, "p85": 0.464, "p95": 0.7},
         "tweets_write_ms": {"p75": 30.221, "p85": 38.261, "p95": 38.261},
@@ -73,14 +74,14 @@ def ingester(stored: int) -> dict[str, Any]:
 
 
 def publish_stack(client: SyncClient) -> None:
-    """Publish what a stack that runs would have published by now."""
+    """Publish the events of a running stack."""
     for number in range(3):
         change = TWEET | {"at": TWEET["at"] + number}
-        sequenced = {"producer": "cdc.rtp_sse_db.tweets", "sequence": number + 1}
+        sequenced: dict[str, Any] = {"producer": "cdc.rtp_sse_db.tweets", "sequence": number + 1}
         client.publish("tweets", Event(id=f"t-{number}", key="186488571", priority=2, msg=change, **sequenced))
         client.publish("logger_stats", Event(id=f"l-{number}", msg=ingester(20221 + number)))
         for topic, window in (("tweets_stats", tweets_window(5 * number)), ("users_stats", users_window(5 * number))):
-            batch = {"producer": "spark.5faeeeef", "sequence": (number + 7) << 20}
+            batch: dict[str, Any] = {"producer": "spark.5faeeeef", "sequence": (number + 7) << 20}
             client.publish(topic, Event(id=f"{topic}:{window['window']['start']}", msg=window, **batch))
 
 

@@ -1,23 +1,24 @@
-"""``make screenshots``: the pages of a demo that has run for a while, with a handler that fails, as pictures in the docs."""
+"""``make screenshots``: take the documentation's pictures of the dashboard, from a running demo with a handler that fails."""
 
 import re
 import signal
 import subprocess
 import sys
 import tempfile
-import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from anyio.from_thread import start_blocking_portal
 
-from broker import Client, Event, StoredEvent, SyncClient
 from tests.dashboard.programs import NO_BROWSER, find_chromium, open_browser
 from tests.dashboard.visitor import Visitor, visiting
+from tests.support.paths import ROOT
+from tests.support.waiting import until
+from tweetwire import Client, Event, StoredEvent, SyncClient
 
-FOLDER = Path(__file__).parents[2] / "docs" / "screenshots"
+FOLDER = ROOT / "docs" / "screenshots"
 WINDOWS = 20
 WITHIN_S = 1200.0
 PHONE = {"viewport": {"width": 390, "height": 800}, "color_scheme": "dark"}
@@ -26,7 +27,7 @@ DESK = {"viewport": {"width": 1280, "height": 800}, "color_scheme": "light"}
 
 @contextmanager
 def demo(folder: Path) -> Iterator[tuple[str, str]]:
-    """Run the demo; gives the addresses of its broker and of its dashboard."""
+    """Run the demo. Yields the addresses of its broker and of its dashboard."""
     log_path = folder / "demo.log"
     command = [
         sys.executable,
@@ -44,7 +45,11 @@ def demo(folder: Path) -> Iterator[tuple[str, str]]:
         process = subprocess.Popen([*command, "--data-dir", str(folder / "data")], stdout=log, stderr=log)
     try:
         pattern = re.compile(r'demo ready on ([^\s"]+).*dashboard: (http[^\s"]+)', re.DOTALL)
-        wait_until(lambda: process.poll() is not None or pattern.search(log_path.read_text()) is not None)
+        until(
+            lambda: process.poll() is not None or pattern.search(log_path.read_text()) is not None,
+            WITHIN_S,
+            pause_s=0.5,
+        )
         found = pattern.search(log_path.read_text())
         if found is None:
             sys.exit(log_path.read_text())
@@ -55,7 +60,7 @@ def demo(folder: Path) -> Iterator[tuple[str, str]]:
 
 
 async def bill(broker: str) -> None:
-    """Fail with every order, and say why."""
+    """Nack every order with the reason."""
     async with Client(broker, name="billing") as client:
         subscription = await client.subscribe("orders", as_="billing", from_="earliest", tries=2, create=True)
         async for events in subscription:
@@ -68,21 +73,12 @@ async def bill(broker: str) -> None:
 
 
 def customer_of(event: StoredEvent) -> None:
-    """Look up somebody who is not there."""
+    """Look up a customer who does not exist."""
     raise LookupError(f"no such customer: {event.decode()['customer']}")
 
 
-def wait_until(condition: Callable[[], bool]) -> None:
-    """Wait, but not for ever."""
-    deadline = time.monotonic() + WITHIN_S
-    while not condition():
-        if time.monotonic() > deadline:
-            sys.exit(f"not within {WITHIN_S:g} s")
-        time.sleep(0.5)
-
-
 def publish_orders(client: SyncClient) -> None:
-    """Publish orders that billing cannot handle, and what they cause."""
+    """Publish orders that billing cannot handle, and the events that they cause."""
     for number, customer in enumerate(("ada", "grace", "edsger")):
         client.publish("orders", Event(id=f"o-{number}", priority=3, key=customer, msg={"customer": customer}))
         client.publish("invoices", Event(id=f"i-{number}", parent=f"o-{number}", msg={"of": f"o-{number}"}))
@@ -94,10 +90,10 @@ def publish_orders(client: SyncClient) -> None:
 
 
 def pictures(visitor: Visitor, names: dict[str, tuple[str, str]]) -> None:
-    """Take a picture of each page, when it shows what it should."""
+    """Take a picture of each page, once it shows the expected text."""
     for name, (path, text) in names.items():
         visitor.go(path).sees(text)
-        # Charts are drawn anew every two seconds; the second drawing has all that the first had not.
+        # The page redraws its charts every two seconds; the second drawing is complete.
         visitor.page.wait_for_timeout(4000)
         visitor.page.screenshot(path=str(FOLDER / f"{name}.png"))
 
@@ -114,7 +110,7 @@ def main() -> None:
         billing = portal.start_task_soon(bill, broker)
         with SyncClient(broker, name="shop") as client:
             publish_orders(client)
-            wait_until(lambda: client.stats()["topics"]["tweets_stats"]["next"] >= WINDOWS)
+            until(lambda: client.stats()["topics"]["tweets_stats"]["next"] >= WINDOWS, WITHIN_S, pause_s=0.5)
         with open_browser(browser_path) as browser:
             with visiting(browser, url, **DESK) as desk:
                 desk.go("/dead-letters").sees("no such customer: edsger").click()

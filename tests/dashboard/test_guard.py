@@ -1,4 +1,4 @@
-"""Who may ask a dashboard for what: requests as browsers send them, on a real one that no broker answers to."""
+"""The requests that a dashboard allows. The tests send them like browsers, to a real dashboard without a broker."""
 
 import socket
 import subprocess
@@ -42,11 +42,26 @@ def test_a_foreign_name_that_points_here_is_no_way_in(web: httpx.Client, host: s
 
 @pytest.mark.parametrize("path", ["/sign-in", "/sign-out", "/_nicegui_ws/socket.io/?EIO=4&transport=polling&sid=x"])
 @pytest.mark.parametrize("origin", [None, "null", "https://evil.example", "http://127.0.0.1:1"])
-def test_what_changes_something_must_come_from_a_page_of_ours(web: httpx.Client, path: str, origin: str | None) -> None:
+def test_a_request_that_changes_something_must_come_from_our_page(
+    web: httpx.Client, path: str, origin: str | None
+) -> None:
     headers = {} if origin is None else {"Origin": origin}
     answer = web.post(path, data={"user": "a", "token": "b"}, headers=headers)
     assert answer.status_code == 403
     assert "set-cookie" not in answer.headers
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+def test_a_body_has_at_most_16_kib(web: httpx.Client, dashboard: DashboardProcess, *, is_streamed: bool) -> None:
+    def post(size: int) -> int:
+        body = b"user=a&token=" + b"b" * (size - 13)
+        headers = {"Origin": dashboard.url, "Content-Type": "application/x-www-form-urlencoded"}
+        return web.post(
+            "/sign-in", content=iter([body[:9000], body[9000:]]) if is_streamed else body, headers=headers
+        ).status_code
+
+    assert post(16 << 10) == 303
+    assert post((16 << 10) + 1) == 413
 
 
 def test_a_page_elsewhere_does_not_get_a_socket(web: httpx.Client, dashboard: DashboardProcess) -> None:
@@ -87,7 +102,7 @@ def test_without_a_broker_the_page_is_there_and_waits(web: httpx.Client) -> None
 def test_a_taken_port_is_one_sentence() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        command = [sys.executable, "-m", "broker.dashboard", "--port", port]
+        command = [sys.executable, "-m", "dashboard", "--port", port]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
     (sentence,) = done.stderr.splitlines()
@@ -95,7 +110,7 @@ def test_a_taken_port_is_one_sentence() -> None:
 
 
 def test_without_nicegui_it_says_what_to_install() -> None:
-    code = "import sys, runpy; sys.modules['nicegui'] = None; runpy.run_module('broker.dashboard', run_name='__main__')"
+    code = "import sys, runpy; sys.modules['nicegui'] = None; runpy.run_module('dashboard', run_name='__main__')"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2
     (sentence,) = done.stderr.splitlines()

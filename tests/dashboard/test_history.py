@@ -1,14 +1,14 @@
-"""Counters become rates, and what is not known is no number."""
+"""Counters become rates, and an unknown rate is None."""
 
 from typing import Any
 
 import anyio
 import pytest
 
-from broker.dashboard.history import History, counter_of
-from broker.dashboard.tail import Tail
-from broker.events import StoredEvent, decode_stored
-from broker.protocol.replies import Page
+from dashboard.history import History, counter_of
+from dashboard.tail import TopicTail
+from tweetwire.protocol.events import StoredEvent, decode_stored
+from tweetwire.protocol.replies import Page
 
 
 def stats(**topics: int) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def test_a_rate_is_what_came_in_the_time_between_looks() -> None:
     assert history.topic_rates()["tweets"] == [(1_002_000, 50.0), (1_004_000, 50.0), (1_006_000, 50.0)]
 
 
-def test_one_look_tells_no_rate_and_none_is_no_error() -> None:
+def test_one_look_gives_no_rate_and_no_look_is_no_error() -> None:
     history = History()
     assert (history.latest, history.topic_rates(), history.backlogs()) == (None, {}, {})
     history.note(1000.0, stats(tweets=5))
@@ -36,7 +36,7 @@ def test_one_look_tells_no_rate_and_none_is_no_error() -> None:
     assert history.topic_rates() == {"tweets": []}
 
 
-def test_a_topic_that_comes_late_and_a_log_that_begins_anew_have_no_rates_then() -> None:
+def test_a_late_topic_and_a_log_that_starts_over_have_no_rates_then() -> None:
     history = History()
     history.note(1.0, stats())
     history.note(2.0, stats(tweets=900))
@@ -70,7 +70,7 @@ class Log:
 
 @pytest.mark.anyio
 async def test_a_tail_reads_each_event_once_for_all_who_look() -> None:
-    log, tail = Log(), Tail(3)
+    log, tail = Log(), TopicTail(3)
     assert [event.offset for event in await tail.up_to(0, 10, log.read)] == [7, 8, 9]
     async with anyio.create_task_group() as tasks:
         for _ in range(3):
@@ -80,8 +80,8 @@ async def test_a_tail_reads_each_event_once_for_all_who_look() -> None:
 
 
 @pytest.mark.anyio
-async def test_a_tail_begins_anew_with_its_log() -> None:
-    log, tail = Log(), Tail(3)
+async def test_a_tail_starts_over_with_its_log() -> None:
+    log, tail = Log(), TopicTail(3)
     await tail.up_to(0, 10, log.read)
     assert [event.offset for event in await tail.up_to(0, 2, log.read)] == [0, 1]
     assert await tail.up_to(0, 0, log.read) == []

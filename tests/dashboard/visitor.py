@@ -1,4 +1,4 @@
-"""Somebody with a browser: goes to pages, waits for what should be there, and notes what should not."""
+"""A user with a browser, who visits pages, waits for the expected content, and notes errors."""
 
 import re
 import time
@@ -13,12 +13,12 @@ __all__ = ["PATIENCE_MS", "Visitor", "visiting"]
 
 PATIENCE_MS = 45_000
 LOOK_MS = 5_000
-# The machine's own network was changed by somebody while a page was loading.
+# Chromium reports this error if the machine's network changed while a page was loading.
 PASSING = "ERR_NETWORK_CHANGED"
 
 
 class Visitor:
-    """A page of a dashboard at `url`; `faults` are errors of its scripts and requests to anybody else."""
+    """A browser's page that shows the dashboard at `url`. `faults` has errors of its scripts, and requests to other servers."""
 
     def __init__(self, page: Page, url: str) -> None:
         self.page = page
@@ -45,7 +45,7 @@ class Visitor:
         return self
 
     def sees(self, text: str | re.Pattern[str], within: str = "main") -> Locator:
-        """Wait until a text is shown; returns where."""
+        """Wait until a text is shown, and return its element."""
         found = self.page.locator(within).get_by_text(text).locator("visible=true").first
         deadline = time.monotonic() + PATIENCE_MS / 1000
         while True:
@@ -66,11 +66,11 @@ class Visitor:
         )
 
     def presses(self, name: str) -> None:
-        """Press the button of that name."""
+        """Press the button with a name."""
         self.page.get_by_role("button", name=name, exact=True).click()
 
     def fills(self, label: str, text: str) -> None:
-        """Write into the field of that label."""
+        """Write into the field with a label."""
         self.page.get_by_label(label, exact=True).fill(text)
 
     def _note_failure(self, url: str, reason: str) -> None:
@@ -84,7 +84,7 @@ class Visitor:
 
 @contextmanager
 def visiting(browser: Browser, url: str, **context: Any) -> Iterator[Visitor]:
-    """Visit a dashboard, with no memory of any visit before; at the end nothing may have been at fault."""
+    """Visit a dashboard without the cookies of earlier visits. At the end, no fault may have been noted."""
     with browser.new_context(**context) as opened:
         visitor = Visitor(opened.new_page(), url)
         try:

@@ -1,4 +1,4 @@
-"""The closing check is right for a whole run, and each kind of fault turns the row that it belongs to."""
+"""The closing check passes for a complete run, and each kind of fault fails the row that it belongs to."""
 
 from collections import Counter
 
@@ -6,15 +6,15 @@ import pytest
 from msgspec.structs import replace
 
 from demo.check import check, is_right
-from demo.evidence import Account, Change, Evidence, Window, window_start
+from demo.evidence import CountedWindow, Evidence, SubscriberAccount, TopicChange, window_start
 from demo.programs import Death
 
-ACCOUNT = Account(owed=3, acked=3, lost=0, doubled=0, unsettled=0, is_whole=True)
+ACCOUNT = SubscriberAccount(owed=3, acked=3, lost=0, doubled=0, unsettled=0, is_whole=True)
 
 
 @pytest.fixture
 def evidence() -> Evidence:
-    windows = [Window(0, 2), Window(10_000, 1)]
+    windows = [CountedWindow(0, 2), CountedWindow(10_000, 1)]
     return Evidence(
         stored={"tweets": {"1": None, "2": None, "3": None}, "users": {"u": 3}},
         seen={"u": 3},
@@ -67,7 +67,7 @@ def test_a_user_whose_last_change_did_not_come_is_found(evidence: Evidence) -> N
         (replace(ACCOUNT, dead=1, is_whole=False), "1 dead"),
     ],
 )
-def test_an_event_not_acked_once_is_found(evidence: Evidence, account: Account, faults: str) -> None:
+def test_an_event_not_acked_once_is_found(evidence: Evidence, account: SubscriberAccount, faults: str) -> None:
     evidence.accounts["tweets"] = account
     assert wrong(evidence) == [("events of tweets acked by the subscriber once", faults)]
 
@@ -86,27 +86,27 @@ def test_a_window_that_is_missing_is_found_by_its_start_and_by_its_tweets(eviden
 
 
 def test_a_window_that_came_twice_is_found(evidence: Evidence) -> None:
-    evidence.windows["tweets_stats"].append(Window(0, 2))
+    evidence.windows["tweets_stats"].append(CountedWindow(0, 2))
     assert ("final windows of tweets_stats, each once", "1 doubled") in wrong(evidence)
 
 
 def test_tweets_counted_in_the_wrong_window_are_found(evidence: Evidence) -> None:
-    evidence.windows["tweets_stats"] = [Window(0, 1), Window(10_000, 2)]
+    evidence.windows["tweets_stats"] = [CountedWindow(0, 1), CountedWindow(10_000, 2)]
     assert wrong(evidence) == [("tweets in the windows of tweets_stats", "1 windows with too many")]
 
 
 def test_a_window_without_tweets_of_ours_is_found(evidence: Evidence) -> None:
-    evidence.windows["tweets_stats"].append(Window(90_000, 4))
+    evidence.windows["tweets_stats"].append(CountedWindow(90_000, 4))
     assert ("final windows of tweets_stats, each once", "1 without tweets") in wrong(evidence)
 
 
 def test_tweets_that_came_late_are_counted_as_late(evidence: Evidence) -> None:
-    evidence.windows["tweets_stats"] = [Window(0, 1), Window(10_000, 1, late=1)]
+    evidence.windows["tweets_stats"] = [CountedWindow(0, 1), CountedWindow(10_000, 1, late=1)]
     assert wrong(evidence) == []
 
 
-def test_a_window_whose_tweets_all_came_late_need_not_come(evidence: Evidence) -> None:
-    evidence.windows["tweets_stats"] = [Window(10_000, 1, late=2)]
+def test_a_window_whose_tweets_all_came_late_does_not_have_to_come(evidence: Evidence) -> None:
+    evidence.windows["tweets_stats"] = [CountedWindow(10_000, 1, late=2)]
     assert wrong(evidence) == []
 
 
@@ -117,7 +117,7 @@ def test_a_restart_counts_as_right_only_with_a_cause_outside(evidence: Evidence)
     assert wrong(evidence) == [("restarts that have a cause outside the program", "spark ended with status 1: boom")]
 
 
-def test_waiting_makes_sense_for_what_is_missing_and_not_for_what_came_twice(evidence: Evidence) -> None:
+def test_waiting_makes_sense_for_missing_events_and_not_for_doubled_events(evidence: Evidence) -> None:
     assert [row.to_come for row in check(evidence)] == [0] * 9
     evidence.brought["tweets"] = Counter(["1", "2", "2"])
     evidence.accounts["tweets"] = replace(ACCOUNT, acked=1, doubled=1)
@@ -127,7 +127,7 @@ def test_waiting_makes_sense_for_what_is_missing_and_not_for_what_came_twice(evi
 
 
 def test_only_inserts_and_snapshots_bring_a_document() -> None:
-    assert [op for op in ("insert", "snapshot", "update", "delete", "gap") if Change(op, "1", 0).is_new] == [
+    assert [op for op in ("insert", "snapshot", "update", "delete", "gap") if TopicChange(op, "1", 0).is_new] == [
         "insert",
         "snapshot",
     ]

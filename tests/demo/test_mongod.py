@@ -1,4 +1,4 @@
-"""A replica set from nothing but a folder: found, started, killed, moved, stopped, and one sentence where it cannot be."""
+"""A replica set in an empty folder: it is started, killed, moved and stopped. One sentence says why it cannot start."""
 
 import os
 from collections.abc import Iterator
@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 from pymongo import MongoClient
 
-from broker.errors import StartError
-from demo import mongod
-from demo.mongod import Member, ReplicaSet, find_mongod, mongodb
+from demo.mongod import Member, ReplicaSet, binary, find_mongod, mongodb
 from demo.ports import free_port
+from tweetwire.protocol.errors import StartError
 
 pytestmark = pytest.mark.stack
 
@@ -32,7 +31,7 @@ def insert(url: str) -> None:
         client.db.things.insert_one({})
 
 
-def test_what_was_written_outlives_kill_and_stop_on_the_same_port(one: ReplicaSet) -> None:
+def test_written_documents_outlive_kill_and_stop_on_the_same_port(one: ReplicaSet) -> None:
     url = one.url
     insert(url)
     one.kill()
@@ -72,9 +71,9 @@ def test_another_member_is_elected(tmp_path: Path) -> None:
         assert three.wait_for_primary() is not first
 
 
-def test_without_any_mongod_the_remedy_is_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_any_mongod_the_message_names_the_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.setattr(mongod, "_WHEEL", "no-such-distribution")
+    monkeypatch.setattr(binary, "_WHEEL", "no-such-distribution")
     with pytest.raises(StartError, match="no mongod was found; set MONGO_URL to a replica set, put a mongod"):
         find_mongod()
 
@@ -84,7 +83,7 @@ def test_a_mongod_that_cannot_run_is_passed_over_and_named(monkeypatch: pytest.M
     broken.write_text("#!/bin/sh\necho 'libcrypto.so.3: cannot open shared object file' >&2\nexit 127\n")
     broken.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}/bin")
-    monkeypatch.setattr(mongod, "_WHEEL", "no-such-distribution")
+    monkeypatch.setattr(binary, "_WHEEL", "no-such-distribution")
     with pytest.raises(
         StartError, match=r"cannot run \(libcrypto.so.3: cannot open shared object file\); set MONGO_URL"
     ):

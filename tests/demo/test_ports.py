@@ -5,8 +5,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from broker.errors import StartError
 from demo.ports import Port, claim
+from tweetwire.protocol.errors import StartError
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The programs as data: what each is started with, and what it waits for."""
+"""The descriptions of the demo's programs: the flags of each, and the programs that it waits for."""
 
 from pathlib import Path
 
@@ -76,7 +76,7 @@ def test_the_dashboard_looks_at_the_demos_broker_and_can_be_left_out(
     assert "dashboard" not in programs(settings(tmp_path))
 
 
-def test_somebody_elses_mongodb_is_not_started(tmp_path: Path) -> None:
+def test_a_mongodb_that_the_user_names_is_not_started(tmp_path: Path) -> None:
     all_programs = programs(settings(tmp_path), is_embedded=False)
     assert "mongodb" not in all_programs
     assert flags(all_programs["change_stream"], "--mongo-url") == [AT.mongo_url]
@@ -91,7 +91,7 @@ def test_everything_lives_in_the_data_directory(tmp_path: Path) -> None:
         assert Path(folder).is_relative_to(tmp_path)
 
 
-def test_the_ports_of_what_does_not_run_are_not_asked_for(tmp_path: Path, taken_port: int) -> None:
+def test_the_ports_of_programs_that_do_not_run_are_not_claimed(tmp_path: Path, taken_port: int) -> None:
     given = settings(
         tmp_path,
         free_ports=False,

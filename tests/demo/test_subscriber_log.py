@@ -1,4 +1,4 @@
-"""The subscriber's reports are followed in its log, over several processes and torn lines."""
+"""The demo reads the subscriber's reports from its log, also after restarts and with incomplete lines."""
 
 import json
 from pathlib import Path

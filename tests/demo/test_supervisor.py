@@ -1,19 +1,19 @@
-"""The supervisor over real processes: small Python programs that serve, die, refuse, or do not want to end."""
+"""The supervisor with real processes: small Python programs that serve, die, refuse to start, or ignore SIGTERM."""
 
 import os
 import signal
 import sys
 import textwrap
-from collections.abc import Callable
 from pathlib import Path
 
 import anyio
 import pytest
 
-from broker.errors import StartError
 from demo.child import Child
-from demo.programs import Program, State, backoff_s, is_explained
+from demo.programs import Program, ProgramState, is_explained
 from demo.supervisor import supervised
+from tests.support.waiting import until_async
+from tweetwire.protocol.errors import StartError
 
 pytestmark = pytest.mark.anyio
 
@@ -34,12 +34,6 @@ def program(name: str, code: str, *arguments: str, **options: object) -> Program
     return Program(name=name, argv=(sys.executable, "-c", textwrap.dedent(code), *arguments), **options)  # type: ignore[arg-type]
 
 
-async def until(condition: Callable[[], bool], within_s: float = 10.0) -> None:
-    with anyio.fail_after(within_s):
-        while not condition():
-            await anyio.sleep(0.01)
-
-
 def is_alive(pid: int) -> bool:
     try:
         os.kill(pid, 0)
@@ -53,7 +47,7 @@ async def test_a_program_is_ready_by_its_log_and_ends_in_order(tmp_path: Path) -
         with anyio.fail_after(60):
             await supervisor.wait_ready()
         assert supervisor["thing"].address == "127.0.0.1:1234"
-    assert supervisor["thing"].state is State.STOPPED
+    assert supervisor["thing"].state is ProgramState.STOPPED
     assert supervisor["thing"].restarts == 0
 
 
@@ -71,8 +65,8 @@ async def test_a_program_starts_only_when_what_it_needs_is_ready(tmp_path: Path)
         str(gate),
     )
     async with supervised([program("thing", SERVES, needs=("slow",)), slow], tmp_path) as supervisor:
-        await until(lambda: supervisor["slow"].state is State.STARTING)
-        assert supervisor["thing"].state is State.WAITING
+        await until_async(lambda: supervisor["slow"].state is ProgramState.STARTING)
+        assert supervisor["thing"].state is ProgramState.WAITING
         gate.touch()
         with anyio.fail_after(60):
             await supervisor.wait_ready()
@@ -87,7 +81,7 @@ async def test_a_killed_program_is_started_again_and_its_death_explained(tmp_pat
         first = child.pid
         assert first is not None
         os.kill(first, signal.SIGKILL)
-        await until(lambda: child.restarts == 1 and child.is_ready)
+        await until_async(lambda: child.restarts == 1 and child.is_ready)
         assert child.pid not in (None, first)
         assert [(death.reason, death.is_explained) for death in child.deaths] == [("was killed by SIGKILL", True)]
 
@@ -109,7 +103,7 @@ async def test_a_crash_is_a_restart_without_an_explanation(tmp_path: Path) -> No
     )
     async with supervised([crashes_once], tmp_path) as supervisor:
         child = supervisor["thing"]
-        await until(lambda: child.restarts == 1 and child.is_ready)
+        await until_async(lambda: child.restarts == 1 and child.is_ready)
         assert child.deaths[0].reason == "ended with status 1: KeyError: 'cheese'"
         assert not child.deaths[0].is_explained
 
@@ -126,7 +120,7 @@ async def test_a_program_that_cannot_start_says_why_and_ends_the_others(tmp_path
             pids.append(supervisor["thing"].pid or 0)
             await anyio.sleep_forever()
 
-    with pytest.raises(StartError, match=r"late ended with status 2: port 8000 is in use; its log: .*late\.log"):
+    with pytest.raises(StartError, match=r"late ended with status 2: port 8000 is in use; see its log: .*late\.log"):
         await run()
     assert not is_alive(pids[0])
 
@@ -134,11 +128,11 @@ async def test_a_program_that_cannot_start_says_why_and_ends_the_others(tmp_path
 async def test_a_program_that_may_end_is_not_started_again(tmp_path: Path) -> None:
     done = program("once", 'print("once ready on here")', may_end=True)
     async with supervised([done], tmp_path) as supervisor:
-        await until(lambda: supervisor["once"].state is State.ENDED)
+        await until_async(lambda: supervisor["once"].state is ProgramState.ENDED)
         assert supervisor["once"].restarts == 0
 
 
-async def test_what_does_not_end_in_time_is_killed_with_all_it_started(tmp_path: Path) -> None:
+async def test_a_program_that_does_not_end_in_time_is_killed_with_its_children(tmp_path: Path) -> None:
     stubborn = program(
         "stubborn",
         """
@@ -156,7 +150,7 @@ async def test_what_does_not_end_in_time_is_killed_with_all_it_started(tmp_path:
         child: Child = supervisor["stubborn"]
         grandchild = int(child.address)
         await supervisor.stop("stubborn")
-    await until(lambda: not is_alive(grandchild))
+    await until_async(lambda: not is_alive(grandchild))
 
 
 async def test_it_is_prepared_before_it_counts_as_ready(tmp_path: Path) -> None:
@@ -188,11 +182,7 @@ async def test_children_end_when_their_supervisor_is_killed(tmp_path: Path) -> N
         pid = int(await parent.stdout.receive())
         assert is_alive(pid)
         parent.kill()
-    await until(lambda: not is_alive(pid))
-
-
-def test_the_pause_before_a_restart_doubles_up_to_its_limit() -> None:
-    assert [backoff_s(deaths) for deaths in (1, 2, 3, 6, 60)] == [0.25, 0.5, 1.0, 8.0, 8.0]
+    await until_async(lambda: not is_alive(pid))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Damage of what is on the disk: single bits that flip, and files that end too early."""
+"""Damage of files on the disk: single flipped bits, and files that end too early."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from random import Random
@@ -11,12 +11,12 @@ from tests.faults.verdict import Verdict, judge
 
 __all__ = ["bit_flips", "truncations"]
 
-# What a broker leaves that was killed early, amid the run, and just before its end.
+# The broker is killed after these shares of a run: early, in the middle, and shortly before the end.
 PLACES: Final = (0.35, 0.7, 0.97)
 
 
 class Folder:
-    """The files as they are at one place of a recording."""
+    """The files as they were at one place of a recording."""
 
     def __init__(self, recording: Recording, share: float) -> None:
         self.place = max(recording.ledger.subscribed_at + 20, int(len(recording.calls) * share))
@@ -27,14 +27,14 @@ class Folder:
         self.originals = frozenset(line for content in segments for line in content.splitlines(keepends=True))
 
     def covered(self, name: str) -> int:
-        """Return how many bytes of a file can be told from others: the lines that an index tells of, or all there are."""
+        """Return how many bytes of a file are checked: the lines that have an index entry, or the whole file."""
         index = self.files.get(name.replace(".jsonl", ".index"), b"")
         count = len(index) // ENTRY_BYTES
         is_line = name.endswith(".jsonl")
         return (entry_at(index, count - 1).end if count else 0) if is_line else len(self.files[name])
 
     def offsets(self, name: str, start: int, end: int | None = None) -> list[tuple[str, int]]:
-        """Return the (topic, offset) whose lines have bytes from `start` to `end` (one byte if None) of a segment."""
+        """Return (topic, offset) of the lines of a segment that contain bytes from `start` to `end` (one byte if None)."""
         if not name.endswith(".jsonl"):
             return []
         _, topic, file = name.split("/")

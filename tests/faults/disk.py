@@ -1,9 +1,9 @@
-"""What a disk has after a power cut: a model of one that keeps only what it was told to.
+"""A model of a disk that keeps only synced data at a power cut.
 
-A file's bytes are on it when a sync that began behind their writing has ended; names when their folder was synced. Of the
-rest, at a cut, anything may be there: all of it, nothing, single sectors, or NULs where a file grew. A sector is written
-whole or not at all, and a folder's changes come in their order, as on a file system with a journal. What a sync failed to
-bring to the disk is not brought there by a later one either, as on Linux.
+Bytes of a file are on the disk once a sync that began after their write has ended. Names are there once their folder was
+synced. At a power cut, any part of the other data may be there: all of it, none of it, single sectors, or NULs where a file
+grew. A sector is written completely or not at all. The changes of a folder are written in their order, as on a file system with
+a journal. As on Linux, if a sync fails to write data, later syncs do not write it either.
 """
 
 from collections.abc import Callable, Iterable
@@ -30,26 +30,26 @@ class _Step:
 
 @dataclass
 class _File:
-    """Bytes that are on the disk, and the steps behind them from the first on that is not."""
+    """The bytes of a file that are on the disk, and the steps from the first unsynced one on."""
 
     base: bytearray = field(default_factory=bytearray)
     steps: list[_Step] = field(default_factory=list)
 
     def sync(self, begun: int) -> None:
-        """What was written before call number `begun` is on the disk, unless an earlier sync has failed to bring it there."""
+        """Move the bytes written before call number `begun` to the disk, except those that an earlier sync failed to write."""
         for step in self.steps:
             step.is_synced |= step.number < begun and not step.is_doomed
         while self.steps and self.steps[0].is_synced:
             _apply(self.base, self.steps.pop(0).call)
 
     def doom(self) -> None:
-        """A sync has failed."""
+        """Note that a sync failed. As on Linux, no later sync writes the unsynced steps to the disk."""
         for step in self.steps:
             step.is_doomed |= not step.is_synced
 
 
 class Disk:
-    """Takes recorded calls one after the other; `cut` says what is there if the power goes now."""
+    """Carries out recorded calls one by one. `cut` returns the files that survive a power cut at this point."""
 
     def __init__(self, files: dict[str, bytes] | None = None) -> None:
         self.taken = 0
@@ -84,18 +84,18 @@ class Disk:
                     _rename(self._names, self._folders, one)
 
     def cut(self, how: str, dice: Random) -> dict[str, bytes]:
-        """Return the files, by name, that are there after a cut of the kind `how`, one of `CUTS`."""
+        """Return the files that exist after a power cut of the kind `how` (one of `CUTS`), by name."""
         names, folders = dict(self._names), set(self._folders)
         for pending in self._pending.values():
             kept = len(pending) if how == "killed" else 0 if how == "dropped" else dice.randint(0, len(pending))
             for call in pending[:kept]:
                 _rename(names, folders, call)
-        # What is in a folder that is gone is gone with it.
+        # A file is lost if one of its folders is lost.
         there = {name: inode for name, inode in names.items() if _is_reached(name, folders)}
         return {name: bytes(self._content(self._files[inode], how, dice)) for name, inode in there.items()}
 
     def write(self, files: dict[str, bytes], root: Path) -> None:
-        """Write files as `cut` gives them."""
+        """Write files that `cut` returned."""
         root.mkdir(parents=True, exist_ok=True)
         for name, content in files.items():
             (root / name).parent.mkdir(parents=True, exist_ok=True)
@@ -120,7 +120,7 @@ class Disk:
 
 
 def _tear(content: bytearray, call: Call, behind: int) -> None:
-    """Have a call done that comes before the torn one, the first half of that, and nothing of what is behind."""
+    """Apply calls before the torn one completely, half of the torn one, and nothing of later ones."""
     if behind < 0:
         _apply(content, call)
     elif behind == 0:
@@ -129,7 +129,7 @@ def _tear(content: bytearray, call: Call, behind: int) -> None:
 
 
 def _scatter(content: bytearray, call: Call, is_there: Callable[[int], bool], *, is_filled: bool) -> None:
-    """Write those sectors of a call that are there; a hole before one of them is NULs, and behind them, too, if `is_filled`."""
+    """Write the sectors of a call that survive. Holes before them become NULs; with `is_filled`, holes after them, too."""
     if call.kind == "truncate":
         if is_there(0):
             _apply(content, call)

@@ -1,4 +1,4 @@
-"""Calls that fail: a full disk, a disk that cannot be written, an error, a sync that fails; and a power cut behind it."""
+"""Make calls fail (a full disk, a read-only disk, an I/O error, a failed sync), and then cut the power."""
 
 import errno
 import os
@@ -28,7 +28,7 @@ CALLS_MAX: Final = 40
 
 
 class Failing:
-    """Makes `count` calls of some kinds fail, from the `first` on after `is_armed` was set."""
+    """Makes `count` calls of some kinds fail, beginning with call number `first` after `arm`."""
 
     def __init__(self, kinds: tuple[str, ...], number: int, first: int, count: int, *, is_short: bool) -> None:
         self.is_armed = False
@@ -42,7 +42,7 @@ class Failing:
         self.is_armed = True
 
     def __call__(self, call: Call) -> None:
-        """Raise OSError if it is this call's turn, or have a write done by half just before."""
+        """Raise OSError if this call must fail. Of a short write, the first half is written."""
         if not self.is_armed or call.kind not in self._kinds:
             return
         if self._left[0]:
@@ -55,7 +55,7 @@ class Failing:
 
 
 async def failing_calls(count: int, dice: Random, tell: Callable[[], None], events: int) -> AsyncIterator[Verdict]:
-    """Have calls fail in `count` runs; what is refused is sent again, and in the end all of it must be there once."""
+    """Make calls fail in `count` runs. Refused events are sent again, and in the end each event must be stored once."""
     for number in range(count):
         kinds, error = KINDS[number % len(KINDS)]
         first, calls = dice.randrange(FIRST_MAX), dice.choice((1, 2, CALLS_MAX))

@@ -1,7 +1,7 @@
-"""SIGKILLs of a real broker under load: what it confirmed before each is compared with what it has after it.
+"""Kill a real broker under load, and compare the events that it confirmed before with those that it has after.
 
-A publisher sends as fast as its connection takes it, asks after each start how far the broker has come, and goes on from
-there. A reader acks what it gets. The comparison is by the wire, as any client would make it.
+A publisher sends as fast as its connection allows. After each start of the broker, it asks for its last stored sequence and
+continues after that. A reader acks its events. The comparison uses the protocol, like any client.
 """
 
 import json
@@ -14,7 +14,7 @@ from random import Random
 from typing import Final
 
 from tests.faults.verdict import Verdict
-from tests.processes import BrokerProcess
+from tests.support.processes import BrokerProcess
 
 __all__ = ["kills"]
 
@@ -27,7 +27,7 @@ FLAGS: Final = ("--segment-bytes", "256KiB", "--reserve-bytes", "1MiB", "--recen
 
 
 class _Wire:
-    """A connection that sends and takes lines without waiting."""
+    """A connection that sends and receives lines without waiting."""
 
     def __init__(self, port: int) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), PATIENCE_S)
@@ -35,7 +35,7 @@ class _Wire:
         self.is_over = False
 
     def ask(self, line: str) -> str:
-        """Send a line and wait for the first one that is no event."""
+        """Send a line and wait for the first line that is not an event."""
         self.socket.sendall(f"{line}\n".encode())
         while True:
             for found in self.lines():
@@ -45,7 +45,7 @@ class _Wire:
                 raise ConnectionError("the broker is gone")
 
     def lines(self) -> Iterator[str]:
-        """Yield the lines of one read; none where the broker is gone."""
+        """Yield the lines of one read, nothing if the broker has ended."""
         try:
             data = self.socket.recv(1 << 18)
         except BlockingIOError:
@@ -57,7 +57,7 @@ class _Wire:
         yield from (line.decode() for line in whole)
 
     def say(self, lines: list[str]) -> None:
-        """Send lines; a broker that is gone takes none."""
+        """Send lines, unless the broker has ended."""
         try:
             self.socket.setblocking(True)
             self.socket.sendall("".join(f"{line}\n" for line in lines).encode())
@@ -68,7 +68,7 @@ class _Wire:
 
 
 class _Load:
-    """The publisher and the reader, over all the broker's lives."""
+    """The publisher and the reader, across all restarts of the broker."""
 
     def __init__(self, dice: Random) -> None:
         self._dice = dice
@@ -79,7 +79,7 @@ class _Load:
         self._seen: set[int] = set()
 
     def live(self, port: int, seconds: float, end: Callable[[], None]) -> None:
-        """Publish and read for some time, and then have it ended while the load goes on."""
+        """Publish and read for some time, and then end the broker under load."""
         publisher, reader = _greeted(port), _greeted(port)
         try:
             reader.ask(f"sub {TOPIC} as=reader prefetch=200 from=earliest create")
@@ -88,7 +88,7 @@ class _Load:
             self._sent = 0 if known is None else known["sequence"] + 1
             confirmed = self._exchange(publisher, reader, time.monotonic() + seconds)
             end()
-            # What was confirmed before the end and is on its way here counts, too.
+            # Confirmations that the broker sent before its end and that are still in the socket count, too.
             for wire in (publisher, reader):
                 wire.socket.setblocking(True)
             while not publisher.is_over:
@@ -147,7 +147,7 @@ def kills(cycles: int, dice: Random, folder: Path, tell: Callable[[], None]) -> 
             began = time.perf_counter()
             broker.start()
             verdict = Verdict(1, longest_start_s=time.perf_counter() - began)
-            # What was compared already is compared once more at the end.
+            # The last round compares all events again, not only the new ones.
             verdict += _compare(broker.port, load, compared if cycle < cycles - 1 else 0, f"kill {cycle}")
             compared = max(load.confirmed, default=-1) + 1
             yield verdict
@@ -155,7 +155,7 @@ def kills(cycles: int, dice: Random, folder: Path, tell: Callable[[], None]) -> 
 
 
 def _compare(port: int, load: _Load, start: int, name: str) -> Verdict:
-    """Read the log from offset `start` on, and what the reader still has before it."""
+    """Compare the log from offset `start` on, and the events that the reader has not settled, with the confirmed events."""
     wire = _greeted(port)
     try:
         there = _read(wire, start)

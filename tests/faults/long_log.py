@@ -1,4 +1,4 @@
-"""A long log whose broker is killed: how soon it is ready again, and whether all of it is there."""
+"""Kill a broker that has a long log. Measure the time until it serves again, and check that all events are there."""
 
 import json
 import socket
@@ -11,7 +11,7 @@ from typing import Final
 
 from bench.wire import connect, publish_all, publish_chunks, receive
 from tests.faults.verdict import Verdict
-from tests.processes import BrokerProcess
+from tests.support.processes import BrokerProcess
 
 __all__ = ["STEP_BYTES", "long_log"]
 
@@ -23,7 +23,7 @@ LOOKED_AT: Final = 1000
 
 
 def long_log(size: int, folder: Path, dice: Random, tell: Callable[[], None], *flags: str) -> Verdict:
-    """Store events of about `size` bytes together, kill the broker, and look at random ones and at what is unsettled."""
+    """Store events of about `size` bytes in total, kill the broker, and check random events and the unsettled ones."""
     steps, in_step = max(1, size // STEP_BYTES), STEP_BYTES // EVENT_BYTES
     events = steps * in_step
     with BrokerProcess(folder / "broker", *flags) as broker:
@@ -50,7 +50,7 @@ def long_log(size: int, folder: Path, dice: Random, tell: Callable[[], None], *f
 
 
 def _delivered(reader: socket.socket) -> list[int]:
-    """Read what is in flight, which is as much as the prefetch lets come."""
+    """Read the events in flight: their number is the prefetch."""
     data = b""
     while data.count(b"\n") < ACKED:
         data += receive(reader, 1 << 20)

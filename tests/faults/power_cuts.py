@@ -1,4 +1,4 @@
-"""Power cuts: a recorded run, replayed to random points, with what was not synced dropped, torn, reordered or NUL-filled."""
+"""Power cuts: replay a recorded run to random points, with unsynced data dropped, torn, reordered or NUL-filled."""
 
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -15,11 +15,11 @@ from tests.faults.workload import Ledger, load, serving_broker, small_files
 __all__ = ["Recording", "memory_folder", "power_cuts", "record"]
 
 TWICE: Final = 0.2
-"""So many of the cuts are followed by another one, amid the start after it."""
+"""The share of the cuts after which there is a second cut, during the next start."""
 
 
 class Recording:
-    """A run: every call, and what was confirmed."""
+    """A run: every call, and the ledger of confirmed events."""
 
     def __init__(self, calls: list[Call], ledger: Ledger) -> None:
         self.calls = calls
@@ -39,7 +39,7 @@ async def record(folder: Path, dice: Random, events: int) -> Recording:
 async def power_cuts(
     recording: Recording, count: int, dice: Random, tell: Callable[[], None]
 ) -> AsyncIterator[Verdict]:
-    """Cut the power `count` times, and judge what is found each time."""
+    """Cut the power `count` times, and judge the recovered files each time."""
     disk = Disk()
     for place in sorted(dice.randint(0, len(recording.calls)) for _ in range(count)):
         disk.take(recording.calls[disk.taken : place])
@@ -56,7 +56,7 @@ async def power_cuts(
 
 
 async def _cut_again(folder: Path, files: dict[str, bytes], ledger: Ledger, place: int, dice: Random) -> None:
-    """Start, and leave what a power cut amid that start leaves."""
+    """Start a broker, and return the files that a power cut during the start leaves."""
     with Shim(folder) as shim:
         await judge(folder, ledger, place, name="first start")
     disk = Disk({name: files[name] for name in files})
@@ -74,7 +74,7 @@ def _remove_files(folder: Path) -> None:
 
 @contextmanager
 def memory_folder() -> Iterator[Path]:
-    """Give a folder that ends with the block, in memory where the system has such a place."""
+    """Yield a folder that is deleted after the block, in memory if the system supports it."""
     place = "/dev/shm" if Path("/dev/shm").is_dir() else None
     with tempfile.TemporaryDirectory(prefix="tweetwire-faults-", dir=place) as folder:
         yield Path(folder)

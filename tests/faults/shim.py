@@ -1,6 +1,6 @@
-"""The file layer's calls, watched: each one that changes a file below a folder is recorded, and may be made to fail.
+"""Record the calls that change files below a folder, and make some of them fail.
 
-What the broker does to its files goes through a dozen functions of `os`; these are replaced while the shim is in use.
+The broker changes its files through a dozen functions of `os`; these are replaced while the shim is in use.
 """
 
 import os
@@ -16,14 +16,14 @@ WRITING: Final = ("create", "write", "truncate", "rename", "reserve")
 
 
 class ShortWrite(Exception):
-    """Raised by `before` to have only half of a write done, as a disk does that is about to be full."""
+    """Raised by `before` to make a write stop halfway, like a disk that is almost full."""
 
 
 @dataclass(frozen=True)
 class Call:
     """One step: `kind` is create, write, truncate, sync, syncdir, not synced, rename, unlink, mkdir or reserve.
 
-    Files are told apart by `inode`, which stays the same when they are renamed; `other` is a rename's new name.
+    `inode` identifies a file, also after it was renamed. `other` is the new name of a rename.
     """
 
     kind: str
@@ -35,7 +35,7 @@ class Call:
 
 
 class Shim:
-    """Watches what happens below `root`; `before` is asked before each call and may raise OSError."""
+    """Records the calls below `root`. `before` is called before each one and may raise OSError."""
 
     def __init__(self, root: Path, before: Callable[[Call], None] | None = None) -> None:
         self.root = str(root)
@@ -49,7 +49,7 @@ class Shim:
             if path.is_file():
                 self._made += 1
                 self._inodes[str(path.relative_to(root))] = self._made
-        # Calls come from threads; their order in the record is the order in which they were done.
+        # Calls come from several threads. The lock keeps the record in the order in which the calls were done.
         self._lock = RLock()
 
     def __enter__(self) -> Self:
@@ -128,7 +128,7 @@ class Shim:
             return self._put(Call("write", name, inode, at, bytes(data)), file, pwrite=True)
 
     def _put(self, call: Call, file: int, *, pwrite: bool) -> int:
-        """Write what a call has, or only half of it where `before` says so."""
+        """Write the data of a call, or only half of it if `before` raises ShortWrite."""
         try:
             self._before(call)
         except ShortWrite:
@@ -156,7 +156,7 @@ class Shim:
 
     def _sync(self, which: str) -> Callable[[int], None]:
         def sync(file: int) -> None:
-            # The disk may work for long, and others go on meanwhile; what they write is not covered.
+            # Only the record is locked, since a sync may take long. It does not cover writes of other threads during it.
             with self._lock:
                 known = self._open.get(file)
                 if known is not None:

@@ -1,4 +1,4 @@
-"""What goes on for ever must not let the broker's files grow for ever."""
+"""Endless redelivery does not let the broker's files grow without a limit."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import IO
 
 from bench.wire import connect
-from tests.processes import BrokerProcess
+from tests.support.processes import BrokerProcess
 
 NACKS = int(os.environ.get("TWEETWIRE_TEST_NACKS", "4000"))
 WORDS_BYTES = max(50, (24 << 20) // NACKS)
@@ -17,7 +17,7 @@ BOUND_BYTES = 20 << 20
 IDLE_S = float(os.environ.get("TWEETWIRE_TEST_IDLE", "3"))
 
 
-def test_one_event_nacked_again_and_again(tmp_path: Path) -> None:
+def test_one_event_nacked_repeatedly(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data", "--reserve-bytes", "1MiB") as broker:
         with closing(connect(broker.port)) as connection, connection.makefile("rb") as lines:
             connection.sendall(b'hello nacker quiet\nsub t as=s strikes=none create\npub t {"id":"1","msg":1}\n')
@@ -31,12 +31,12 @@ def test_one_event_nacked_again_and_again(tmp_path: Path) -> None:
         with closing(connect(broker.port)) as connection, connection.makefile("rb") as lines:
             connection.sendall(b"sub t as=s\n")
             event = next(json.loads(line) for line in lines if line.startswith(b"{"))
-        # What was given back when the connection ended is a failed try, too.
+        # The lost connection also counted as a failed try.
         assert event["try"] == NACKS + 2
 
 
 def nack_all(connection: socket.socket, lines: IO[bytes], folder: Path) -> int:
-    """Nack the event each time it comes; returns the most bytes that the folder had."""
+    """Nack the event at each delivery. Return the largest size of the folder in bytes."""
     nack = b'nack t @0 "%b"\n' % (b"x" * WORDS_BYTES)
     largest = nacked = 0
     while nacked < NACKS:
@@ -53,7 +53,7 @@ def nack_all(connection: socket.socket, lines: IO[bytes], folder: Path) -> int:
 def size_of(folder: Path) -> int:
     total = 0
     for path in folder.rglob("*"):
-        # A snapshot's new name or an old journal may be gone by now.
+        # A snapshot may have been renamed and an old journal removed meanwhile.
         with suppress(FileNotFoundError):
             total += path.stat().st_size
     return total

@@ -1,4 +1,4 @@
-"""What a broker finds in a folder after a fault, compared with what was confirmed before it."""
+"""Compare the events that a broker recovers after a fault with those that were confirmed before it."""
 
 import json
 import time
@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from broker.core import Broker, Topic
+from broker.core.steps import Steps
+from broker.core.topic.whereabouts import lowest_open
 from broker.data_directory import DataDirectory, Sizes
 from broker.keeper import Keeper
 from tests.faults.workload import KEPT, SETTLED, SUBSCRIPTION, Ledger
@@ -16,7 +18,7 @@ __all__ = ["Verdict", "judge"]
 
 @dataclass
 class Verdict:
-    """What became of what was confirmed; `notes` say what is wrong, one sentence each."""
+    """How many confirmed events survived a fault. `notes` has a sentence for each error."""
 
     faults: int = 0
     confirmed: int = 0
@@ -48,14 +50,14 @@ async def judge(
 ) -> Verdict:
     """Open a folder as a broker does and compare it with the ledger as of `place`.
 
-    `excused` are the (topic, offset) whose bytes the fault itself destroyed; they must be reported as damaged, and with
-    `originals` no line may be served that is none of them. Where not `is_whole`, files were shortened on purpose, so that
-    there is nothing left to report.
+    `excused` has the (topic, offset) whose bytes the fault itself destroyed. The broker must report them as damaged. With
+    `originals`, it may only serve lines that are among them. If `is_whole` is false, the fault has shortened files, so the
+    broker cannot notice the missing events.
     """
     data = DataDirectory(folder, "synced", Sizes(8 << 10, 0))
     data.acquire()
     broker = Broker(data, version="faults", promise="synced", recent_bytes=1 << 20)
-    keeper = Keeper(broker, data, lambda: None)
+    keeper = Keeper(broker, data, lambda: time.time_ns() // 1_000_000)
     began = time.perf_counter()
     await keeper.recover([])
     verdict = Verdict(1, longest_start_s=time.perf_counter() - began)
@@ -88,7 +90,7 @@ async def judge(
         highest = max([*expected, *settled], default=-1)
         if broker.topics[topic].visible <= highest and is_whole:
             verdict.lost += 1
-            wrong.append(f"{topic} goes on at @{broker.topics[topic].visible}, and @{highest} was given before")
+            wrong.append(f"{topic} continues at @{broker.topics[topic].visible}, and @{highest} was given before")
         verdict.doubled += len(there) - len(set(there.values()))
         missing = _gaps([one for one in there.values() if one is not None], len(spared)) if is_whole else 0
         if missing:
@@ -108,7 +110,7 @@ async def judge(
 
 
 def _events(topic: Topic, originals: frozenset[bytes] | None) -> tuple[dict[int, int | None], set[int]]:
-    """Return {offset: sequence} of all that can be read, None for a line that is no original, and what is damaged."""
+    """Return {offset: sequence} of the readable events, and the damaged offsets. A changed line has the sequence None."""
     found: dict[int, int | None] = {}
     damaged: set[int] = set()
     at = 0
@@ -126,9 +128,19 @@ def _events(topic: Topic, originals: frozenset[bytes] | None) -> tuple[dict[int,
 
 def _unsettled(topic: Topic) -> set[int]:
     subscription = topic.subscriptions.get(SUBSCRIPTION)
-    return set() if subscription is None else set(subscription.unsettled(0, 1 << 40))
+    return set() if subscription is None else set(_done(lowest_open(subscription, 0, 1 << 40)))
+
+
+def _done(steps: Steps[list[int]]) -> list[int]:
+    """Run all steps of a job that needs no thread. Return its result."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: list[int] = end.value
+            return found
 
 
 def _gaps(sequences: list[int], spared: int) -> int:
-    """Count the sequences that are missing between others: a producer that goes on behind the last would never send them."""
+    """Count the missing sequences below the highest one. A producer that continues after that one would never send them."""
     return max(0, (max(sequences) - min(sequences) + 1 - len(set(sequences))) - spared) if sequences else 0

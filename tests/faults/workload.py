@@ -1,7 +1,8 @@
-"""A broker under load in this process, and an account of all that it confirmed, each with its place in the record of calls.
+"""Run a broker under load in this process, and keep a ledger of confirmed events and their places in the record of calls.
 
-Two topics: events of ``kept`` stay, those of ``settled`` go when they are settled. Both are published with sequences, as
-fast as they are confirmed, and what is refused comes again. A subscription to ``settled`` acks most of what it gets.
+There are two topics: events of ``kept`` stay, and events of ``settled`` are removed once they are settled. Both are
+published with sequences, as fast as they are confirmed, and refused events are sent again. A subscription to ``settled``
+acks most of its events.
 """
 
 import json
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 from typing import Final
+from unittest import mock
 
 import anyio
 from anyio.abc import SocketStream
@@ -32,9 +34,9 @@ PATIENCE_S: Final = 120.0
 
 @dataclass
 class Ledger:
-    """What was confirmed, as (place in the record, offset, sequence) by topic, and what was acked, as (place, offset).
+    """The confirmed events by topic, as (place in the record, offset, sequence), and the acked ones, as (place, offset).
 
-    Places only grow. An ack counts from when it was sent, since from then on it may be known.
+    Places only grow. An ack counts from the time when it was sent, since the broker may settle the event from then on.
     """
 
     confirmed: dict[str, list[tuple[int, int, int]]] = field(default_factory=lambda: {KEPT: [], SETTLED: []})
@@ -43,7 +45,7 @@ class Ledger:
     refused: int = 0
 
     def confirmed_by(self, place: int, topic: str) -> dict[int, int]:
-        """Return {offset: sequence} of what had been confirmed at a place."""
+        """Return {offset: sequence} of the events confirmed up to a place."""
         entries = self.confirmed[topic]
         return {offset: sequence for _, offset, sequence in entries[: bisect_right(entries, place, key=lambda e: e[0])]}
 
@@ -54,7 +56,7 @@ class Ledger:
 
 @asynccontextmanager
 async def small_files() -> AsyncIterator[None]:
-    """Have the broker fold its state, sync its journal and remove old segments all the time, as it does in days."""
+    """Make the broker write snapshots, sync its journal and remove old segments within seconds instead of days."""
     before = keeper.JOURNAL_BYTES, keeper.SYNC_EVERY_S, keeper.FORGET_EVERY_S
     keeper.JOURNAL_BYTES, keeper.SYNC_EVERY_S, keeper.FORGET_EVERY_S = 6_000, 0.02, 0.02  # type: ignore[misc]
     try:
@@ -65,7 +67,7 @@ async def small_files() -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def serving_broker(folder: Path) -> AsyncIterator[int]:
-    """Serve `folder` in this event loop; gives the port."""
+    """Serve `folder` in this event loop. Yields the port."""
     started = anyio.Event()
     ports: list[int] = []
 
@@ -76,17 +78,14 @@ async def serving_broker(folder: Path) -> AsyncIterator[int]:
     settings = BrokerSettings(
         data_dir=folder, port=0, metrics_port=0, segment_bytes=8 << 10, reserve_bytes=64 << 10, recent_bytes=1 << 20
     )
-    stop, before = anyio.Event(), serving.ready
-    serving.ready = ready
-    try:
+    stop = anyio.Event()
+    with mock.patch.object(serving, "ready", ready):
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(serving.serve, settings, stop)
             with anyio.fail_after(PATIENCE_S):
                 await started.wait()
             yield ports[0]
             stop.set()
-    finally:
-        serving.ready = before
 
 
 async def load(
@@ -97,12 +96,12 @@ async def load(
     events: int,
     on_subscribed: Callable[[], None] = lambda: None,
 ) -> None:
-    """Publish `events` to each topic and read one of them, until all of it is confirmed and acked."""
+    """Publish `events` to each topic and consume one topic, until all events are confirmed and acked."""
     with anyio.fail_after(PATIENCE_S):
         async with await Peer.connect(port) as settler:
             await settler.say("hello settler", f"sub {SETTLED} as={SUBSCRIPTION} prefetch=20 tries=1000000 create")
             await settler.say(f"retain {SETTLED} settled=yes", f"checkpoint {SETTLED} x y")
-            # The journal is synced for the last reply, and so is the subscription that stands before it.
+            # The last reply comes after a sync of the journal, which then also has the subscription.
             while not (await settler.hear()).startswith("+OK checkpoint"):
                 pass
             ledger.subscribed_at = place()
@@ -114,7 +113,7 @@ async def load(
 
 
 class Peer:
-    """A connection that speaks in lines."""
+    """A connection that sends and receives lines."""
 
     def __init__(self, stream: SocketStream) -> None:
         self._stream = stream

@@ -1,11 +1,11 @@
-"""Comparing windows: exactly, save for what is approximate by definition."""
+"""Compare windows: exactly, except for the approximate statistics."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
-from spark.tweets_stats import UNIQUE_USERS_ERROR
+from spark.statistics.tweets_stats import UNIQUE_USERS_ERROR
 from tests.spark import reference
 from tests.spark.reference import Row
 
@@ -22,7 +22,7 @@ def assert_tweets_equal(found: dict[str, Any], expected: dict[int, Row]) -> None
 def assert_totals(
     found: Sequence[Row], expected: dict[int, Row], summed: Callable[[list[Row]], Row] = reference.tweets_totals
 ) -> None:
-    """Compare what each window's event carried with the sums of all windows up to it."""
+    """Check that each window's event carries the sums of all windows up to its own."""
     ordered = [window for _, window in sorted(expected.items())]
     assert len(found) == len(ordered)
     for place, totals in enumerate(found):
@@ -30,7 +30,7 @@ def assert_totals(
 
 
 def assert_close(got: Any, wanted: Any) -> None:
-    """Compare exactly, save for the last digits of floating-point sums."""
+    """Compare exactly, except for the last digits of floating-point sums."""
     if isinstance(wanted, dict):
         assert got.keys() == wanted.keys()
         for name in wanted:

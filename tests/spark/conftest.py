@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from spark.session import build_session
+from spark.apps.session import build_session
 
 
 @pytest.fixture(scope="session")

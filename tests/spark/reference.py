@@ -1,4 +1,4 @@
-"""The statistics computed window by window in plain Python: what Spark's answers are compared with."""
+"""The statistics computed window by window in plain Python, for a comparison with the results of Spark."""
 
 import math
 from collections import Counter, defaultdict
@@ -84,7 +84,7 @@ def users_stats(rows: Iterable[Row], window_ms: int, users_topic: str = "users")
 
 
 def tweets_totals(windows: list[Row]) -> Row:
-    """The sums over windows that follow one another."""
+    """Return the sums over consecutive windows."""
     weights = [sum(window["sentiment"][sign] for sign in _SIGNS) for window in windows]
     sums = [window["sentiment"]["mean"] * weight for window, weight in zip(windows, weights, strict=True) if weight]
     return {
@@ -100,7 +100,7 @@ def tweets_totals(windows: list[Row]) -> Row:
 
 
 def users_totals(windows: list[Row]) -> Row:
-    """The sums over windows that follow one another."""
+    """Return the sums over consecutive windows."""
     return {
         **_spans(windows),
         "new_users": sum(window["new_users"] for window in windows),

@@ -1,6 +1,6 @@
-"""Change events of made-up tweets: seeded, with ties, repeats of users, missing members and other operations.
+"""Invented change events of tweets: seeded, with ties, repeated users, missing members and other operations.
 
-And the statistics of such tweets, as their topics would hold them.
+Also the statistics of these tweets, in the form in which their topics hold them.
 """
 
 import random
@@ -53,7 +53,7 @@ def row(offset: int, change: Any, *, arrived: int, topic: str = "tweets", waterm
 
 
 def line(number: int, msg: Any) -> bytes:
-    """What the broker stores; some events have a priority, a key and a producer."""
+    """Return the line that the broker stores for an event. Some events have a priority, a key and a producer."""
     stored: dict[str, Any] = {"offset": number, "timestamp": 1_700_000_000_000 + number, "id": f"id-{number}"}
     if number % 2:
         stored |= {"priority": 3, "key": "k", "producer": "p", "sequence": number}
@@ -63,7 +63,7 @@ def line(number: int, msg: Any) -> bytes:
 def changes(
     count: int, *, seed: int = 7, start: int = 1_700_000_000_000, span_ms: int = 35_000
 ) -> list[dict[str, Any]]:
-    """`count` change events whose times run over `span_ms`; one in ten is no insert."""
+    """Return `count` change events whose times cover `span_ms`. One in ten is not an insert."""
     chance = random.Random(seed)
     made = []
     for number in range(count):
@@ -80,7 +80,7 @@ def changes(
 
 
 def statistics(ago: timedelta, window_ms: int = 10_000) -> tuple[list[Row], list[Row]]:
-    """Both statistics of four windows, the first of which began so long ago; one hashtag is a trap."""
+    """Return both statistics of four windows. The first window began `ago` before now, and one hashtag looks like HTML."""
     start = round((datetime.now(UTC) - ago).timestamp() * 1000) // window_ms * window_ms
     made = changes(400, start=start, span_ms=4 * window_ms)
     for change in made[:100]:
@@ -91,7 +91,7 @@ def statistics(ago: timedelta, window_ms: int = 10_000) -> tuple[list[Row], list
 
 
 def others(window: Row) -> list[Any]:
-    """What anybody may publish to a statistics topic, among it a window that is not whole."""
+    """Return messages that other clients may publish to a statistics topic, including an incomplete window."""
     return [
         "hello",
         None,
@@ -131,4 +131,4 @@ ODD: list[Any] = [
     None,
     [],
 ]
-"""Messages that no statistic may stumble over; the first six are tweets."""
+"""Unusual messages that must not disturb any statistic. The first six are tweets."""

@@ -1,4 +1,4 @@
-"""``make cluster-test``: a Spark master and two workers whose Python has the libraries, but not this project."""
+"""``make cluster-test``: run a job on a Spark master and two workers whose Python has the libraries, but not this project."""
 
 import os
 import re
@@ -12,11 +12,12 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from broker import Event, SyncClient
-from tests.processes import BrokerProcess, Process, until
 from tests.spark import reference, samples
 from tests.spark.comparison import assert_close, assert_totals, assert_tweets_equal
 from tests.spark.topics import stored, totals, windows
+from tests.support.processes import BrokerProcess, Process
+from tests.support.waiting import until
+from tweetwire import Event, SyncClient
 
 WINDOW_MS = 5_000
 WITHIN_S = 420
@@ -50,12 +51,12 @@ def bare_python(tmp_path: Path) -> Path:
 
 @contextmanager
 def daemon(folder: Path, name: str, *words: str) -> Iterator[None]:
-    """A process of Spark itself."""
+    """Run a master or a worker of Spark as a process."""
     home = Path(pyspark.__file__).parent
     (folder / name).mkdir()
     settings = {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m"}
     settings |= {"SPARK_WORKER_DIR": str(folder / name), "SPARK_LOCAL_DIRS": str(folder / name)}
-    # For the executors, too: they live too briefly for a compiler that takes its time.
+    # Use this for the executors, too, since they end before an optimising compiler saves time.
     settings |= {"JDK_JAVA_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
     with (folder / f"{name}.log").open("wb") as log:
         command = [str(home / "bin" / "spark-class"), *words]
@@ -75,7 +76,7 @@ def daemon(folder: Path, name: str, *words: str) -> Iterator[None]:
 @pytest.fixture
 def master(tmp_path: Path) -> Iterator[str]:
     """The address of a master with two workers of one core each."""
-    # The logs, since the master's page answers before it knows anything.
+    # Wait for the logs, since the master's page answers before the workers have registered.
     log = (tmp_path / "master.log").read_text
     with ExitStack() as cluster:
         cluster.enter_context(daemon(tmp_path, "master", MASTER, "--host", "127.0.0.1", *PORT))
@@ -95,7 +96,7 @@ def executors(folder: Path) -> list[str]:
 
 
 def missing(python: Path, module: str) -> bool:
-    command = [python, "-c", f"import {module}"]
+    command: list[str | Path] = [python, "-c", f"import {module}"]
     done = subprocess.run(command, cwd=python.parent, env=OUTSIDE, capture_output=True, check=False)
     return b"ModuleNotFoundError" in done.stderr
 
@@ -108,13 +109,13 @@ def test_executors_without_the_project_give_the_reference_windows(
     assert missing(bare_python, "spark")
     monkeypatch.setenv("PYSPARK_PYTHON", str(bare_python))
     words = ["all", "--broker", broker.address, "--checkpoint", tmp_path / "checkpoint", "--master", master]
-    # Before all of the changes are there the clock must end no window.
+    # The clock must not close a window before all changes have arrived.
     timing = ["--window", f"{WINDOW_MS}ms", "--idle", "10s", "--trigger", "0s", "--ui-port", "0"]
     with ExitStack() as stack:
         job = Process(tmp_path / "spark.log", "spark", *words, *timing, "--log-json")
         job.launch()
         stack.callback(job.kill)
-        # With work for a single executor the other one would get none.
+        # Wait for both workers before there is work, since a single executor might take all of it.
         until(lambda: executors(tmp_path) == [*WORKERS], WITHIN_S, job.log)
         with SyncClient(broker.address) as client:
             changes = samples.changes(1_200)

@@ -1,4 +1,4 @@
-"""``python -m spark`` as a process: how it starts, ends, refuses, and comes back after kill -9."""
+"""``python -m spark`` as a process: it starts, ends, refuses to start, and continues after kill -9."""
 
 import itertools
 import os
@@ -15,15 +15,16 @@ from pathlib import Path
 
 import pytest
 
-from broker import Event, SyncClient
-from broker.errors import StartError
-from broker.flags import read_flags
-from spark.java import check_java
-from spark.settings import SparkSettings
-from tests.processes import BrokerProcess
+from spark.apps.java import check_java
+from spark.apps.settings import SparkSettings
 from tests.spark import reference, samples
 from tests.spark.comparison import assert_close, assert_totals, assert_tweets_equal
 from tests.spark.topics import is_tweet, stored, totals, windows
+from tests.support.processes import BrokerProcess, Process
+from tests.support.waiting import until
+from tweetwire import Event, SyncClient
+from tweetwire.protocol.errors import StartError
+from tweetwire.runtime.flags import read_flags
 
 WINDOW_MS = 2_000
 LIVE_WINDOW_MS = 5_000
@@ -38,33 +39,22 @@ pytestmark = [pytest.mark.stack, pytest.mark.timeout(900 + 450 * KILLS)]
 def spark(
     broker: BrokerProcess, folder: Path, *flags: str, job: str = "tweets-stats"
 ) -> Iterator[subprocess.Popen[bytes]]:
-    command = [
-        sys.executable,
-        "-m",
-        "spark",
-        job,
-        "--broker",
-        broker.address,
-        "--checkpoint",
-        str(folder / "checkpoint"),
-    ]
-    quiet = ["--ui-port", "0", "--log-json", "--master", "local[2]"]
-    with (folder / "spark.log").open("ab") as log:
-        process = subprocess.Popen([*command, *quiet, *flags], stderr=log, start_new_session=True)
-        try:
-            yield process
-        finally:
-            if process.poll() is None:
-                process.kill()
-            process.wait()
+    where = ("--broker", broker.address, "--checkpoint", folder / "checkpoint")
+    quiet = ("--ui-port", 0, "--log-json", "--master", "local[2]")
+    program = Process(folder / "spark.log", "spark", job, *where, *quiet, *flags)
+    program.launch()
+    try:
+        yield program.process
+    finally:
+        program.kill()
 
 
 def wait_until(condition: Callable[[], bool], process: subprocess.Popen[bytes], folder: Path) -> None:
-    deadline = time.monotonic() + WITHIN_S
-    while not condition():
+    def holds() -> bool:
         assert process.poll() is None, (folder / "spark.log").read_text()
-        assert time.monotonic() < deadline, (folder / "spark.log").read_text()
-        time.sleep(0.02)
+        return condition()
+
+    until(holds, WITHIN_S, (folder / "spark.log").read_text)
 
 
 def publish(broker: BrokerProcess, windows: int) -> None:
@@ -84,22 +74,22 @@ def test_killed_at_any_batch_it_publishes_every_window_once_and_ends_in_order(
         # A fast machine may have published the last window before it is killed for the last time.
         wanted = min(len(windows(broker, "tweets_stats")) + 1, len(expected))
         with spark(broker, tmp_path, *flags) as process:
-            wait_until(lambda: len(windows(broker, "tweets_stats")) >= wanted, process, tmp_path)  # noqa: B023 — called at once
-            # At another place in the batch each time.
+            wait_until(lambda: len(windows(broker, "tweets_stats")) >= wanted, process, tmp_path)  # noqa: B023 — called in this loop
+            # Kill the program at another moment of the batch each time.
             until = time.monotonic() + 0.11 * (kill % 6)
-            wait_until(lambda: time.monotonic() >= until, process, tmp_path)  # noqa: B023 — called at once
+            wait_until(lambda: time.monotonic() >= until, process, tmp_path)  # noqa: B023 — called in this loop
             process.kill()
     users = reference.users_stats([{**row, "watermark": 0} for row in rows], WINDOW_MS)
     log = tmp_path / "spark.log"
     began = len(log.read_text())
-    # The other job begins here; each has its own place in the checkpoint.
+    # The other job begins here. Each job has a separate folder in the checkpoint.
     with spark(broker, tmp_path, *flags, job="all") as process:
         wait_until(lambda: "spark ready on" in log.read_text()[began:], process, tmp_path)
         wait_until(lambda: len(windows(broker, "tweets_stats")) >= len(expected), process, tmp_path)
         wait_until(lambda: len(windows(broker, "users_stats")) >= len(users), process, tmp_path)
         process.send_signal(signal.SIGTERM)
         assert process.wait(WITHIN_S) == 0
-    # PySpark's own server of counters may complain of a JVM that has gone first.
+    # PySpark's accumulator server may log a traceback if the JVM ended first. So look only for tracebacks of our code.
     assert not re.search(r'File "[^"]*/(spark|broker)/', log.read_text()[began:])
     found = windows(broker, "tweets_stats")
     assert_tweets_equal(found, expected)
@@ -117,10 +107,10 @@ def test_killed_while_tweets_come_it_publishes_every_window_once_and_the_last_on
         for kill in range(KILLS):
             wanted = len(windows(broker, "tweets_stats")) + 2
             with spark(broker, tmp_path, *flags) as process:
-                wait_until(lambda: len(windows(broker, "tweets_stats")) >= wanted, process, tmp_path)  # noqa: B023 — called at once
-                # In another part of a window each time.
+                wait_until(lambda: len(windows(broker, "tweets_stats")) >= wanted, process, tmp_path)  # noqa: B023 — called in this loop
+                # Each run begins in another part of a window.
                 until = time.monotonic() + 0.77 * (kill % 7)
-                wait_until(lambda: time.monotonic() >= until, process, tmp_path)  # noqa: B023 — called at once
+                wait_until(lambda: time.monotonic() >= until, process, tmp_path)  # noqa: B023 — called in this loop
                 if kill % 2:
                     os.kill(java_of(process), signal.SIGKILL)
                     assert process.wait(WITHIN_S) == 2
@@ -130,7 +120,7 @@ def test_killed_while_tweets_come_it_publishes_every_window_once_and_the_last_on
     expected = reference.tweets_stats([{**row, "watermark": 0} for row in rows], LIVE_WINDOW_MS)
     with spark(broker, tmp_path, *flags) as process:
         wait_until(lambda: len(windows(broker, "tweets_stats")) >= len(expected), process, tmp_path)
-        # As service managers do it: Java has the signal, too, and may end first.
+        # Signal the group, as service managers do: Java gets the signal, too, and may end first.
         os.killpg(process.pid, signal.SIGTERM)
         assert process.wait(WITHIN_S) == 0, (tmp_path / "spark.log").read_text()
     assert_tweets_equal(windows(broker, "tweets_stats"), expected)
@@ -146,7 +136,7 @@ def java_of(process: subprocess.Popen[bytes]) -> int:
 
 @contextmanager
 def publishing(broker: BrokerProcess) -> Iterator[None]:
-    """Publish fifty tweets a second, each as it happens, until the block ends."""
+    """Publish fifty tweets a second, each with the current time, until the end of the block."""
     changes, end = samples.changes(1_000), threading.Event()
 
     def publish_on() -> None:
@@ -167,7 +157,7 @@ def publishing(broker: BrokerProcess) -> Iterator[None]:
 
 
 def refused(*flags: str, **environment: str) -> str:
-    """Run it where it cannot start; returns the one sentence it says."""
+    """Run the program with settings with which it cannot start. Return its one error message."""
     command = [sys.executable, "-m", "spark", "all", *flags]
     done = subprocess.run(
         command, capture_output=True, text=True, env={**os.environ, **environment}, timeout=120, check=False

@@ -1,16 +1,16 @@
-"""What the topics hold, as the tests look at it."""
+"""Read topics in the form that the tests compare, and fill topics."""
 
 import json
 from collections.abc import Sequence
 from typing import Any
 
-from broker import Event, Refusal, StoredEvent, SyncClient
-from tests.processes import BrokerProcess
 from tests.spark.reference import Row
+from tests.support.processes import BrokerProcess
+from tweetwire import Event, Refusal, StoredEvent, SyncClient
 
 
 def stored(broker: BrokerProcess, topic: str) -> list[Row]:
-    """All events of a topic as the source's rows, without a watermark."""
+    """Return all events of a topic as rows of the source, without a watermark."""
     events: list[StoredEvent] = []
     with SyncClient(broker.address) as client:
         try:
@@ -24,7 +24,7 @@ def stored(broker: BrokerProcess, topic: str) -> list[Row]:
 
 
 def windows(broker: BrokerProcess, topic: str) -> dict[str, Row]:
-    """The windows in a statistics topic, without their totals. Fails where one came twice."""
+    """Return the windows in a statistics topic, without their totals. Fails if a window is there twice."""
     found: dict[str, Row] = {}
     for event in stored(broker, topic):
         msg = json.loads(event["msg"])
@@ -36,18 +36,18 @@ def windows(broker: BrokerProcess, topic: str) -> dict[str, Row]:
 
 
 def totals(broker: BrokerProcess, topic: str) -> list[Row]:
-    """The totals that a statistics topic's windows carry, in the order in which they were published."""
+    """Return the totals in the events of a statistics topic, in the order in which they were published."""
     return [json.loads(event["msg"])["totals"] for event in stored(broker, topic)]
 
 
 def publish_windows(broker: BrokerProcess, topic: str, windows: Sequence[Row]) -> None:
-    """Fill a statistics topic by hand."""
+    """Publish windows to a statistics topic."""
     with SyncClient(broker.address) as client:
         client.publish_many(topic, [Event(id=f"{topic}:{window['window']['start']}", msg=window) for window in windows])
 
 
 def publish_others(broker: BrokerProcess, topic: str, messages: Sequence[Any]) -> None:
-    """Publish what is no window to a statistics topic."""
+    """Publish messages that are not windows to a statistics topic."""
     with SyncClient(broker.address) as client:
         client.publish_many(topic, [Event(id="other", msg=message) for message in messages])
 

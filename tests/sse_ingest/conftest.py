@@ -1,4 +1,4 @@
-"""A database of its own for each test, and the ingester's way to it."""
+"""A separate database for each test, and the ingester's connection to it."""
 
 import uuid
 from collections.abc import AsyncIterator, Iterator
@@ -13,7 +13,7 @@ from sse_ingest.store import Store
 
 @pytest.fixture
 def database(mongo_url: str) -> Iterator[Database[dict[str, Any]]]:
-    with MongoClient(mongo_url, tz_aware=True) as client:
+    with MongoClient[dict[str, Any]](mongo_url, tz_aware=True) as client:
         name = f"ingest_{uuid.uuid4().hex[:12]}"
         yield client[name]
         client.drop_database(name)

@@ -4,18 +4,18 @@ import socket
 from pathlib import Path
 from typing import Self
 
-from tests.processes import Server
+from tests.support.processes import Server
 
 
 class Program(Server):
-    """``python -m <module>`` in a folder of its own."""
+    """``python -m <module>`` in a separate folder."""
 
     def __init__(self, module: str, folder: Path, *flags: object) -> None:
         super().__init__(module, folder / f"{module}.log", *flags, folder=folder)
 
 
 class Person:
-    """Types commands at the telnet port and reads the lines that come."""
+    """Types commands at the telnet port and reads the output."""
 
     def __init__(self, port: int) -> None:
         self._socket = socket.create_connection(("127.0.0.1", port), timeout=15)
@@ -38,12 +38,17 @@ class Person:
         return self._lines.readline().rstrip("\r\n")
 
     def answer(self) -> str:
-        """The next line that is no tweet, and does not tell of tweets that this slow reader has missed."""
-        while (line := self.line()).startswith("tweet: ") or "not shown" in line:
+        """Return the next line that is neither a tweet nor a notice of tweets that this slow reader has missed."""
+        while (line := self.line()).startswith(("tweet: ", "(")):
             pass
+        if not line:
+            raise ConnectionError("the ingester closed the connection")
         return line
 
-    def ask(self, command: str, lines: int = 1) -> str:
-        """Send a command and return its answer."""
+    def ask(self, command: str) -> str:
+        """Send a command and return its answer, which may have several lines."""
         self.type(command)
-        return "\n".join(self.answer() for _ in range(lines))
+        if command.split(maxsplit=1)[0] not in ("status", "workers", "hashtags", "help"):
+            return self.answer()
+        lines = list(iter(self.answer, "."))
+        return "\n".join(lines)

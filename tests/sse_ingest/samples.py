@@ -1,24 +1,12 @@
-"""Tweets to test with, and the real recordings where they are."""
+"""Sample tweets."""
 
 import json
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-RECORDINGS = Path(__file__).parents[3] / "shared" / "data"
-
-
-def recording(name: str) -> Path:
-    """The recorded file, or a skip where the recordings are absent."""
-    path = RECORDINGS / name
-    if not path.exists():
-        pytest.skip(f"the recording {name} is not here")
-    return path
-
 
 def user(number: int = 1, **members: Any) -> dict[str, Any]:
-    """A Twitter v1.1 user object."""
+    """Return a user object of Twitter's API 1.1."""
     return {
         "id": number,
         "id_str": str(number),
@@ -31,7 +19,7 @@ def user(number: int = 1, **members: Any) -> dict[str, Any]:
 
 
 def status(number: int = 1, author: int = 1, **members: Any) -> dict[str, Any]:
-    """A Twitter v1.1 status object."""
+    """Return a status object of Twitter's API 1.1."""
     return {
         "created_at": "Wed Jan 06 07:30:00 +0000 2016",
         "id": number,
@@ -47,11 +35,11 @@ def status(number: int = 1, author: int = 1, **members: Any) -> dict[str, Any]:
 
 
 def envelope(tweet: dict[str, Any]) -> str:
-    """The data of the rtp-server's message."""
+    """Return the data of a message of the rtp-server."""
     return json.dumps({"message": {"tweet": tweet, "unix_timestamp_100us": 16523062290197}})
 
 
 def write_lines(path: Path, objects: list[Any]) -> Path:
-    """JSON Lines; text goes in as it is."""
+    """Write a file of JSON Lines. Strings are written unchanged, as lines."""
     path.write_text("".join((item if isinstance(item, str) else json.dumps(item)) + "\n" for item in objects))
     return path

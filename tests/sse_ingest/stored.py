@@ -1,4 +1,4 @@
-"""Batches to store, and what has to be true of what is stored."""
+"""Batches to store, and checks of the invariants of the stored documents."""
 
 import json
 from datetime import UTC, datetime
@@ -7,29 +7,29 @@ from typing import Any
 import pytest
 from pymongo.database import Database
 
-from sse_ingest.account import Account
-from sse_ingest.batch import Batch, Entry
-from sse_ingest.handover import RawEvent, Scored
-from sse_ingest.worker import Job, find
+from sse_ingest.account import SourceAccount
+from sse_ingest.batch import TweetEntry, WriteBatch
+from sse_ingest.handover import RawEvent, ScoredTweet
+from sse_ingest.worker import WorkerJob, find
 
-JOB = Job("twitter", "", "test")
-
-
-def scored(item: dict[str, Any]) -> list[Scored]:
-    findings = find(RawEvent(json.dumps(item).encode()), JOB, lambda _: 0.25, datetime.now(UTC))
-    return [finding for finding in findings if isinstance(finding, Scored)]
+JOB = WorkerJob("twitter", "", "test")
 
 
-def batch_of(account: Account, *items: dict[str, Any]) -> Batch:
-    batch = Batch(1000)
+def scored(item: dict[str, Any]) -> list[ScoredTweet]:
+    outcomes = find(RawEvent(json.dumps(item).encode()), JOB, lambda _: 0.25, datetime.now(UTC))
+    return [outcome for outcome in outcomes if isinstance(outcome, ScoredTweet)]
+
+
+def batch_of(account: SourceAccount, *items: dict[str, Any]) -> WriteBatch:
+    batch = WriteBatch(1000)
     for item in items:
         for tweet in scored(item):
-            batch.add(Entry(tweet, account))
+            batch.add_entry(TweetEntry(tweet, account))
     return batch
 
 
 def assert_counts_are_exact(database: Database[dict[str, Any]]) -> None:
-    """The invariant of `sse_ingest.store`."""
+    """Assert the invariant of `sse_ingest.store`: the counts of users equal those of the stored tweets."""
     of_tweets = {
         group["_id"]: (group["tweets"], pytest.approx(group["sum"]))
         for group in database.tweets.aggregate(

@@ -1,4 +1,4 @@
-"""The hashtags' file is sorted and always whole."""
+"""The file of hashtags is sorted and always complete."""
 
 import json
 import time
@@ -9,12 +9,12 @@ import anyio
 import pytest
 from pymongo.errors import OperationFailure
 
-from broker.errors import StartError
 from sse_ingest.hashtags import HashtagCounts
-from sse_ingest.ingest import Ingest, LineSettings, Stored, WriterSize
+from sse_ingest.ingest import Ingest, LineSettings, StoredState, WriterSize
 from sse_ingest.pool import PoolSize
 from sse_ingest.status import hashtag_lines
 from sse_ingest.store import Store
+from tweetwire.protocol.errors import StartError
 
 
 def counts_of(path: Path, stored: dict[str, int]) -> HashtagCounts:
@@ -25,7 +25,7 @@ def counts_of(path: Path, stored: dict[str, int]) -> HashtagCounts:
 
 def test_the_most_frequent_come_first_and_ties_in_the_alphabets_order(tmp_path: Path) -> None:
     counts = counts_of(tmp_path / "new" / "hashtags.json", {"b": 1})
-    counts.add(["c", "a", "c", "日本"])
+    counts.add_hashtags(["c", "a", "c", "日本"])
     counts.write()
     text = (tmp_path / "new" / "hashtags.json").read_text("utf-8")
     assert list(json.loads(text).items()) == [("c", 2), ("a", 1), ("b", 1), ("日本", 1)]
@@ -40,7 +40,7 @@ def test_nothing_new_is_not_written_again(tmp_path: Path) -> None:
     path.unlink()
     counts.write()
     assert not path.exists()
-    counts.add(["a"])
+    counts.add_hashtags(["a"])
     counts.write()
     assert json.loads(path.read_text()) == {"a": 2}
 
@@ -49,13 +49,13 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path: Path, monkeyp
     path = tmp_path / "hashtags.json"
     counts = counts_of(path, {"a": 1})
     counts.write()
-    counts.add(["b"])
+    counts.add_hashtags(["b"])
 
     def fail(self: Path, target: Path) -> None:
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Path, "replace", fail)
+        patched.setattr(Path, "rename", fail)
         with pytest.raises(OSError, match="No space"):
             counts.write()
     assert json.loads(path.read_text()) == {"a": 1}
@@ -64,11 +64,11 @@ def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path: Path, monkeyp
     assert json.loads(path.read_text()) == {"a": 1, "b": 1}
 
 
-def test_the_file_stays_as_it_was_until_what_is_stored_is_counted(tmp_path: Path) -> None:
+def test_the_file_stays_unchanged_until_the_stored_tweets_are_counted(tmp_path: Path) -> None:
     path = tmp_path / "hashtags.json"
     path.write_text('{"a": 5}')
     counts = HashtagCounts(path)
-    counts.add(["a"])
+    counts.add_hashtags(["a"])
     counts.write()
     assert json.loads(path.read_text()) == {"a": 5}
     assert hashtag_lines(counts, 5)[0].split() == ["1", "#a"]
@@ -89,22 +89,22 @@ def test_a_file_that_cannot_be_written_is_one_sentence_at_the_start(tmp_path: Pa
 
 
 @pytest.mark.anyio
-async def test_a_file_that_takes_long_is_written_now_and_then_and_at_the_end(
+async def test_a_file_that_takes_long_is_written_sometimes_and_at_the_end(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counts = counts_of(tmp_path / "hashtags.json", {"a": 1})
     lines = LineSettings(PoolSize(), 1, "vader", None)
-    ingest = Ingest([], lines, WriterSize(), Stored(store, counts, {}))
+    ingest = Ingest([], lines, WriterSize(), StoredState(store, counts, {}))
     write = counts.write
 
     def write_long() -> None:
-        time.sleep(0.3)  # stands for millions of hashtags
+        time.sleep(0.3)  # simulate the time that millions of hashtags take
         write()
 
     monkeypatch.setattr(counts, "write", write_long)
     for number in range(3):
         await ingest.keep()
-        counts.add([f"new{number}"])
+        counts.add_hashtags([f"new{number}"])
     assert json.loads((tmp_path / "hashtags.json").read_text()) == {"a": 1}
     await ingest.run()
     await ingest.write_hashtags()
@@ -112,7 +112,7 @@ async def test_a_file_that_takes_long_is_written_now_and_then_and_at_the_end(
 
 
 @pytest.mark.anyio
-async def test_who_ends_with_the_sources_does_not_wait_for_a_count_that_fails(
+async def test_an_ingester_that_ends_with_its_sources_does_not_wait_for_a_failing_count(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked = 0
@@ -125,5 +125,5 @@ async def test_who_ends_with_the_sources_does_not_wait_for_a_count_that_fails(
     monkeypatch.setattr(store, "hashtags", hashtags)
     counts = HashtagCounts(tmp_path / "hashtags.json")
     with anyio.fail_after(60):
-        await Ingest([], LineSettings(PoolSize(), 1, "vader", None), WriterSize(), Stored(store, counts, {})).run()
+        await Ingest([], LineSettings(PoolSize(), 1, "vader", None), WriterSize(), StoredState(store, counts, {})).run()
     assert (asked > 0, counts.is_whole) == (True, False)

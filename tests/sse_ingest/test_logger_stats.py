@@ -1,4 +1,4 @@
-"""The ingester's figures need a broker; its work does not."""
+"""The ingester publishes its statistics to a broker, and stores tweets without one, too."""
 
 from pathlib import Path
 
@@ -6,17 +6,17 @@ import anyio
 import pytest
 from structlog.testing import capture_logs
 
-from broker.login import Login
-from broker.tls import TlsFiles
 from sse_ingest.logger_stats import TOPIC, publish_statistics
-from tests.certificates import files_of
-from tests.processes import BrokerProcess
-from tests.users import entry
+from tests.support.certificates import files_of
+from tests.support.processes import BrokerProcess
+from tests.support.users import entry
+from tweetwire.runtime.login import Login
+from tweetwire.runtime.tls import TlsFiles
 
 pytestmark = [pytest.mark.stack, pytest.mark.anyio]
 
 
-async def test_a_broker_that_refuses_is_told_once_with_the_flags_to_see(tmp_path: Path) -> None:
+async def test_a_broker_that_refuses_is_logged_once_with_the_flags_to_see(tmp_path: Path) -> None:
     users = tmp_path / "users.toml"
     users.write_text(entry("ingest", "i-secret"))
     asked: list[int] = []
@@ -32,11 +32,11 @@ async def test_a_broker_that_refuses_is_told_once_with_the_flags_to_see(tmp_path
                 while len(asked) < 3:
                     await anyio.sleep(0.02)
             tasks.cancel_scope.cancel()
-    (told,) = [one["reason"] for one in logs if one["event"] == "statistics wait for the broker"]
+    (told,) = [one["reason"] for one in logs if one["event"] == "broker unreachable, statistics paused"]
     assert told == "unauthenticated no such name and token; see --broker-user and --broker-token"
 
 
-async def test_figures_go_over_tls_and_a_broker_that_speaks_only_that_is_told_once(
+async def test_figures_go_over_tls_and_a_broker_with_only_tls_is_logged_once(
     tmp_path: Path, certificates: Path
 ) -> None:
     files = TlsFiles(*(certificates / name for name in ("ca.pem", "client.pem", "client.key")))
@@ -50,5 +50,5 @@ async def test_figures_go_over_tls_and_a_broker_that_speaks_only_that_is_told_on
                 while not logs or (await client.read(TOPIC, 0)).next < 2:
                     await anyio.sleep(0.02)
             tasks.cancel_scope.cancel()
-    (told,) = [one["reason"] for one in logs if one["event"] == "statistics wait for the broker"]
+    (told,) = [one["reason"] for one in logs if one["event"] == "broker unreachable, statistics paused"]
     assert told.endswith("speaks TLS only, and this client does not; see --broker-tls")

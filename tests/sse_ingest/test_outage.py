@@ -1,19 +1,20 @@
-"""MongoDB is killed under load: readers are held back, nothing that was read is lost, and every tweet is stored once."""
+"""MongoDB is killed under load: the readers wait, no event is lost, and every tweet is stored once."""
 
 import os
 import signal
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pymongo import MongoClient
 
 from demo.mongod import ReplicaSet
 from sse_ingest.simulator.tweets import Timeline
-from tests.processes import until
 from tests.sse_ingest.programs import Person, Program
 from tests.sse_ingest.stored import assert_counts_are_exact
 from tests.sse_ingest.test_program import balance, both, ingester, simulator
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(150)]
 
@@ -27,7 +28,7 @@ def rss_bytes(pid: int) -> int:
 
 def in_flight(program: Program) -> int:
     with Person(program.port) as person:
-        lines = person.ask("status", 4).splitlines()
+        lines = person.ask("status").splitlines()
     return sum(int(line.rpartition(", ")[2].split()[0]) for line in lines if "in flight" in line)
 
 
@@ -43,7 +44,7 @@ def test_mongodb_killed_under_load_loses_and_doubles_nothing(tmp_path: Path) -> 
         "--worker-events",
         64,
     )
-    with ReplicaSet(tmp_path / "mongod") as mongod, MongoClient(mongod.url, tz_aware=True) as client:
+    with ReplicaSet(tmp_path / "mongod") as mongod, MongoClient[dict[str, Any]](mongod.url, tz_aware=True) as client:
         database = client["ingest"]
         with (
             simulator(tmp_path, "--count", COUNT, "--rate", 500, "--seed", 9) as server,
@@ -51,12 +52,12 @@ def test_mongodb_killed_under_load_loses_and_doubles_nothing(tmp_path: Path) -> 
         ):
             until(lambda: database.tweets.estimated_document_count() > 500)
             mongod.members[0].kill()
-            until(lambda: program.logged("MongoDB does not take the batch, trying on"), 30, program.log)
-            # The inboxes, the workers' hands and the writer's queue fill, and then the readers wait.
+            until(lambda: program.logged("MongoDB did not accept a batch, retrying"), 30, program.log)
+            # The inboxes, the workers and the writer's queue fill, and then the readers wait.
             until(lambda: in_flight(program) > 600)
             began, memory = time.monotonic(), rss_bytes(program.pid)
             with Person(program.port) as person:
-                assert "MongoDB does not take batches" in person.ask("status", 2)
+                assert "MongoDB does not accept batches" in person.ask("status")
             while time.monotonic() - began < AWAY_S:
                 assert in_flight(program) < 2 * (300 + 2 * 64) + 16 * 64 * 2 + 500
                 time.sleep(0.5)
@@ -76,13 +77,13 @@ def test_mongodb_killed_under_load_loses_and_doubles_nothing(tmp_path: Path) -> 
         balance(program)
         assert set(database.tweets.distinct("_id")) == wanted
         assert_counts_are_exact(database)
-        assert len(program.logged("MongoDB does not take the batch, trying on")) == 1
-        assert len(program.logged("MongoDB takes batches again")) == 1
+        assert len(program.logged("MongoDB did not accept a batch, retrying")) == 1
+        assert len(program.logged("MongoDB accepts batches again")) == 1
 
 
 def test_stopped_while_mongodb_is_away_it_ends_in_time_and_says_what_is_not_written(tmp_path: Path) -> None:
     flags = ("--autostart", "--mongo-timeout", "1s", "--stop-within", "1500ms", "--flush-every", "200ms")
-    with ReplicaSet(tmp_path / "mongod") as mongod, MongoClient(mongod.url, tz_aware=True) as client:
+    with ReplicaSet(tmp_path / "mongod") as mongod, MongoClient[dict[str, Any]](mongod.url, tz_aware=True) as client:
         database = client["ingest"]
         with (
             simulator(tmp_path, "--rate", 200) as server,
@@ -90,9 +91,9 @@ def test_stopped_while_mongodb_is_away_it_ends_in_time_and_says_what_is_not_writ
         ):
             until(lambda: database.tweets.estimated_document_count() > 50)
             mongod.members[0].kill()
-            until(lambda: program.logged("MongoDB does not take the batch, trying on"), 30, program.log)
+            until(lambda: program.logged("MongoDB did not accept a batch, retrying"), 30, program.log)
             assert program.terminate(20) == 1
-            lost = program.logged("not everything that was read is written")
+            lost = program.logged("events were read but not written")
             assert all(entry["events"] > 0 for entry in lost)
             assert len(lost) == 2
             mongod.members[0].start()
@@ -102,7 +103,7 @@ def test_stopped_while_mongodb_is_away_it_ends_in_time_and_says_what_is_not_writ
 
 def test_a_mongod_that_hangs_is_waited_for(tmp_path: Path) -> None:
     flags = ("--autostart", "--mongo-timeout", "1s", "--flush-every", "200ms")
-    with ReplicaSet(tmp_path / "mongod") as mongod, MongoClient(mongod.url, tz_aware=True) as client:
+    with ReplicaSet(tmp_path / "mongod") as mongod, MongoClient[dict[str, Any]](mongod.url, tz_aware=True) as client:
         database = client["ingest"]
         with (
             simulator(tmp_path, "--count", 400, "--rate", 200, "--seed", 4) as server,
@@ -114,7 +115,7 @@ def test_a_mongod_that_hangs_is_waited_for(tmp_path: Path) -> None:
             os.kill(pid, signal.SIGSTOP)
             time.sleep(2)
             os.kill(pid, signal.SIGCONT)
-            until(lambda: len(program.logged("every source has ended")) == 1, 60, program.log)
+            until(lambda: len(program.logged("all sources ended")) == 1, 60, program.log)
             assert program.terminate() == 0
         balance(program)
         assert_counts_are_exact(database)

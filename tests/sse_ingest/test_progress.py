@@ -1,4 +1,4 @@
-"""The position is never beyond an event that is not settled, and reaches the end when all are."""
+"""The position is never after an unsettled event, and reaches the end when all events are settled."""
 
 import random
 
@@ -12,12 +12,12 @@ def test_the_position_follows_the_oldest_unsettled_event() -> None:
     progress = Progress("0")
     first, second, third = (progress.begin(last_id) for last_id in ("1", "2", "3"))
     progress.expect(second, 1)
-    progress.settle(second)
+    progress.settle_event(second)
     assert progress.position == "0"
     progress.expect(first, 2)
-    progress.settle(first)
+    progress.settle_event(first)
     assert progress.position == "0"
-    progress.settle(first)
+    progress.settle_event(first)
     assert progress.position == "2"
     progress.expect(third, 0)
     assert progress.position == "3"
@@ -45,7 +45,7 @@ def test_events_without_ids_are_not_followed() -> None:
     progress = Progress("5")
     assert progress.begin("") == UNTRACKED
     progress.expect(UNTRACKED, 3)
-    progress.settle(UNTRACKED)
+    progress.settle_event(UNTRACKED)
     progress.withdraw(UNTRACKED)
     assert progress.position == "5"
 
@@ -66,7 +66,7 @@ def test_in_whatever_order_parts_are_settled_nothing_unsettled_is_passed(parts: 
             progress.expect(number, left[number])
         else:
             left[number] -= 1
-            progress.settle(number)
+            progress.settle_event(number)
         if left[number] == 0:
             open_events.discard(number)
         assert int(progress.position) < min(open_events, default=len(parts) + 1)

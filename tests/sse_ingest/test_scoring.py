@@ -1,4 +1,6 @@
-"""Scores are what their definitions say."""
+"""Scores agree with their definitions."""
+
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -8,7 +10,7 @@ from vaderSentiment.vaderSentiment import SentimentIntensityAnalyzer
 
 from sse_ingest.scoring import engagement, lexicon_scorer, parse_emotion_values, vader_scorer
 from sse_ingest.simulator.emotions import emotion_values
-from tests.sse_ingest.samples import recording
+from tests.support.recordings import invented, recorded
 
 
 def test_vader_gives_the_compound_score() -> None:
@@ -36,10 +38,13 @@ def test_the_compound_score_is_vaders_own_whatever_the_words(words: list[str]) -
     assert vader_scorer()(text) == VADER.polarity_scores(text)["compound"]
 
 
-def test_the_compound_score_of_recorded_tweets_is_vaders_own() -> None:
-    lines = recording("tweets/shapes-2006-2018.jsonl").read_bytes().splitlines()
+@pytest.mark.parametrize(
+    ("path", "least"), [*invented("tweets/shapes.jsonl", 10), *recorded("tweets/shapes-2006-2018.jsonl", 100)]
+)
+def test_the_compound_score_of_a_files_tweets_is_vaders_own(path: Path, least: int) -> None:
+    lines = path.read_bytes().splitlines()
     texts = [tweet["text"] for tweet in map(msgspec.json.decode, lines[:300]) if isinstance(tweet.get("text"), str)]
-    assert len(texts) > 100
+    assert len(texts) > least
     assert [vader_scorer()(text) for text in texts] == [VADER.polarity_scores(text)["compound"] for text in texts]
 
 
@@ -72,10 +77,17 @@ def test_the_simulators_word_list_has_the_servers_form() -> None:
     assert any(" " in word for word in values)
 
 
-def test_the_servers_word_list_is_read() -> None:
-    values = parse_emotion_values(recording("rtp-server/emotion_values.txt").read_bytes().decode())
-    assert len(values) == 2477
-    assert values["abandon"] == -2
+@pytest.mark.parametrize(
+    ("path", "count", "word", "value"),
+    [
+        *invented("rtp-server/emotion_values.txt", 8, "can't bear", -3),
+        *recorded("rtp-server/emotion_values.txt", 2477, "abandon", -2),
+    ],
+)
+def test_the_servers_word_list_is_read(path: Path, count: int, word: str, value: float) -> None:
+    values = parse_emotion_values(path.read_bytes().decode())
+    assert len(values) == count
+    assert values[word] == value
 
 
 @pytest.mark.parametrize(("counts", "expected"), [((3, 1, 8), 0.5), ((3, 1, 0), 4.0), ((0, 0, 0), 0.0)])

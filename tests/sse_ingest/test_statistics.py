@@ -1,4 +1,4 @@
-"""Percentiles are of what was measured since they were asked last."""
+"""Percentiles cover the measurements since they were last taken."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -19,8 +19,8 @@ def test_at_least_that_share_of_the_values_is_not_above_it(values: list[float], 
     assert sum(value <= found for value in values) * 100 >= share * len(values)
 
 
-def test_taking_begins_anew_and_nothing_measured_is_none() -> None:
+def test_taking_resets_the_figures_and_without_measurements_they_are_absent() -> None:
     timings = Timings()
-    timings.add(0.001, 0.002, 0.003, 0.004)
-    assert timings.take() == {"p75": 3.0, "p85": 4.0, "p95": 4.0}
-    assert timings.take() == {"p75": None, "p85": None, "p95": None}
+    timings.add_seconds(0.001, 0.002, 0.003, 0.004)
+    assert timings.take_percentiles() == {"p75": 3.0, "p85": 4.0, "p95": 4.0}
+    assert timings.take_percentiles() == {"p75": None, "p85": None, "p95": None}

@@ -1,4 +1,4 @@
-"""What a batch says of its users adds up, however its tweets are split into batches."""
+"""The sums of users do not depend on how their tweets are split into batches."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -10,14 +10,14 @@ from bson.raw_bson import RawBSONDocument
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sse_ingest.handover import Scored
+from sse_ingest.handover import ScoredTweet
 from sse_ingest.users import LAST_SCORES, by_user, engagement_document, user_document, user_update
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
-def scored(tweet_id: int, user_id: str, engagement: float, name: str = "a") -> Scored:
-    return Scored(str(tweet_id), user_id, b"", bson.encode({"name": name}), engagement, [])
+def scored(tweet_id: int, user_id: str, engagement: float, name: str = "a") -> ScoredTweet:
+    return ScoredTweet(str(tweet_id), user_id, b"", bson.encode({"name": name}), engagement, [])
 
 
 def members(document: RawBSONDocument) -> dict[str, Any]:

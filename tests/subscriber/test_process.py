@@ -1,9 +1,9 @@
-"""``python -m subscriber`` against a real broker: what it reports, and the status it ends with."""
+"""``python -m subscriber`` with a real broker: its reports, and its exit status."""
 
+import itertools
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -16,13 +16,15 @@ from typing import Any
 
 import pytest
 
-from broker import Event, SyncClient
 from demo.ports import free_port
-from tests.certificates import files_of
-from tests.processes import BrokerProcess
-from tests.users import entry
+from tests.support.certificates import files_of
+from tests.support.processes import BrokerProcess, Process
+from tests.support.users import entry
+from tests.support.waiting import until
+from tweetwire import Event, SyncClient
 
 WITHIN_S = 30.0
+NUMBERS = itertools.count()
 
 
 def command(address: str, *flags: str) -> list[str]:
@@ -31,7 +33,7 @@ def command(address: str, *flags: str) -> list[str]:
 
 
 def run(broker: BrokerProcess, *flags: str, **environment: str) -> tuple[int, dict[str, Any]]:
-    """Run a subscriber to its end; returns its status and its final report."""
+    """Run a subscriber to its end. Return its exit status and its final report."""
     done = subprocess.run(
         command(broker.address, *flags),
         capture_output=True,
@@ -45,14 +47,22 @@ def run(broker: BrokerProcess, *flags: str, **environment: str) -> tuple[int, di
 
 
 class Running:
-    """A subscriber that runs until it is ended; its reports are read as they come."""
+    """A subscriber that runs until the test ends it. Its reports are read from its log."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: Process) -> None:
         self.process = process
+        self._seen = 0
+
+    def reports(self) -> list[dict[str, Any]]:
+        """Return all reports so far."""
+        lines = self.process.log().splitlines(keepends=True)
+        return [json.loads(line) for line in lines if line.startswith('{"report"') and line.endswith("\n")]
 
     def report(self) -> dict[str, Any]:
-        assert self.process.stdout is not None
-        return json.loads(self.process.stdout.readline())
+        """Wait for the next report."""
+        until(lambda: len(self.reports()) > self._seen, WITHIN_S, self.process.log)
+        self._seen += 1
+        return self.reports()[self._seen - 1]
 
     def report_once(self, received: int) -> dict[str, Any]:
         """Read reports until one has `received` events."""
@@ -62,25 +72,16 @@ class Running:
         return report
 
     def end(self) -> tuple[int, dict[str, Any]]:
-        self.process.send_signal(signal.SIGTERM)
-        out, _ = self.process.communicate(timeout=WITHIN_S)
-        return self.process.returncode, json.loads(out.splitlines()[-1])
+        status = self.process.terminate(WITHIN_S)
+        return status, self.reports()[-1]
 
 
 @contextmanager
 def running(broker: BrokerProcess, *flags: str) -> Iterator[Running]:
-    """Start a subscriber; it is ready when the block begins."""
-    with subprocess.Popen(
-        command(broker.address, *flags), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stderr is not None
-        try:
-            for line in process.stderr:
-                if "ready on" in line:
-                    break
-            yield Running(process)
-        finally:
-            process.kill()
+    """Start a subscriber, which is ready when the block begins."""
+    log_path = broker.data_dir.with_name(f"subscriber-{next(NUMBERS)}.log")
+    with Process(log_path, *command(broker.address, *flags)[2:]) as process:
+        yield Running(process)
 
 
 def publish(broker: BrokerProcess, count: int, topic: str = "t", priorities: int = 7) -> None:
@@ -104,7 +105,7 @@ def test_it_acks_everything_and_reports_it(broker: BrokerProcess) -> None:
     assert report["latency_ms"]["p50"] <= report["latency_ms"]["p99"] <= report["latency_ms"]["max"]
 
 
-def test_a_second_run_goes_on_where_the_first_ended(broker: BrokerProcess) -> None:
+def test_a_second_run_continues_where_the_first_ended(broker: BrokerProcess) -> None:
     publish(broker, 5000)
     flags = ("--topic", "t", "--as", "s", "--from", "earliest", "--prefetch", "10")
     status, first = run(broker, *flags, "--count", "1000")
@@ -166,7 +167,7 @@ def test_events_that_the_broker_regards_as_done_but_never_came_are_lost(broker: 
     flags = ("--topic", "t", "--as", "s", "--from", "earliest", "--prefetch", "1", "--delay", "50ms")
     with running(broker, *flags) as subscriber:
         subscriber.report_once(1)
-        unsubscribe_and_subscribe_anew(broker)
+        end_and_subscribe_anew(broker)
         status, report = subscriber.end()
     assert status == 1
     (topic,) = report["topics"]
@@ -175,10 +176,10 @@ def test_events_that_the_broker_regards_as_done_but_never_came_are_lost(broker: 
     assert topic["missing"] == [[topic["received"], 99]]
 
 
-def unsubscribe_and_subscribe_anew(broker: BrokerProcess) -> None:
-    """Make the broker forget what the subscription has pending, and have one of that name again."""
+def end_and_subscribe_anew(broker: BrokerProcess) -> None:
+    """End the subscription with its pending events, and create it again under the same name."""
     with SyncClient(broker.address) as client:
-        client.unsubscribe(client.subscribe("t", as_="s"))
+        client.unsubscribe(client.subscribe("t", as_="s"), end=True)
         client.subscribe("t", as_="s")
 
 
@@ -216,7 +217,7 @@ def test_metrics_tell_the_same_as_the_report(broker: BrokerProcess) -> None:
         (("--topic", "t", "--as", "s", "--from", "yesterday"), "the broker refuses the subscription to t"),
     ],
 )
-def test_what_cannot_start_is_one_sentence_and_status_2(
+def test_a_failed_start_is_one_sentence_and_status_2(
     broker: BrokerProcess, flags: tuple[str, ...], sentence: str
 ) -> None:
     done = subprocess.run(
@@ -242,7 +243,7 @@ def test_with_a_users_token_and_over_tls_it_subscribes_and_its_publishers_publis
     assert report["topics"][0]["acked"] == report["load"]["confirmed"] > 0
 
 
-def test_whom_the_broker_refuses_is_told_with_the_flags_to_see(tmp_path: Path) -> None:
+def test_a_refused_login_ends_with_the_flags_to_see(tmp_path: Path) -> None:
     users = tmp_path / "users.toml"
     users.write_text(entry("reader", "r-secret", publish="[]"))
     reader, wrong = ["reader", "r-secret"], ["reader", "r-wrong"]
@@ -252,7 +253,11 @@ def test_whom_the_broker_refuses_is_told_with_the_flags_to_see(tmp_path: Path) -
             (["--topic", "t", "--metrics-port", "0"], wrong, f"refuses the subscription to t: {unknown}"),
             (["publish", "--topic", "t"], wrong, f"the broker at {broker.address} refuses: {unknown}"),
             (["publish", "--topic", "t"], ["", ""], "it has users; set --broker-user and --broker-token"),
-            (["publish", "--topic", "t"], reader, "forbidden reader may not do that on t; what reader may do"),
+            (
+                ["publish", "--topic", "t"],
+                reader,
+                "forbidden reader needs a publish pattern for t; the file of the broker's",
+            ),
             (["history"], wrong, f"there is no history to read from handler_history: {unknown}"),
         ):
             login = ["--broker-user", who[0], "--broker-token", who[1]]
@@ -268,7 +273,7 @@ def test_whom_the_broker_refuses_is_told_with_the_flags_to_see(tmp_path: Path) -
             assert "-wrong" not in done.stderr
 
 
-def test_a_broker_that_speaks_tls_is_told_with_the_flags_to_see(tmp_path: Path, certificates: Path) -> None:
+def test_a_broker_that_speaks_tls_is_reported_with_the_flags_to_see(tmp_path: Path, certificates: Path) -> None:
     with BrokerProcess(tmp_path / "broker", *files_of(certificates, "server")[:2]) as broker:
         for words, sentence in (
             (["--topic", "t"], "speaks TLS only, and this client does not; see --broker-tls"),

@@ -1,16 +1,16 @@
-"""The fixture that a user's own tests have: found by pytest itself, a real broker, gone with the test."""
+"""The fixture for tests of users: a real broker that ends with the test."""
 
 import subprocess
 import sys
-from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
 
 from subscriber.pytest_plugin import started_broker
+from tweetwire.protocol.errors import StartError
 
 TESTS = """
-from broker import Event, SyncClient
+from tweetwire import Event, SyncClient
 
 def test_an_order_is_stored(tweetwire_broker):
     with SyncClient(tweetwire_broker.address) as client:
@@ -22,15 +22,15 @@ def test_the_next_test_has_an_empty_one(tweetwire_broker):
 """
 
 
-def test_pytest_finds_the_fixture_in_the_installed_package(tmp_path: Path) -> None:
-    (found,) = entry_points(group="pytest11", name="tweetwire")
-    assert found.value == "subscriber.pytest_plugin"
+def test_the_plugin_gives_each_test_a_broker(tmp_path: Path) -> None:
     (tmp_path / "test_orders.py").write_text(TESTS)
     command = [
         sys.executable,
         "-m",
         "pytest",
         "-q",
+        "-p",
+        "subscriber.pytest_plugin",
         "-p",
         "no:cacheprovider",
         "--rootdir",
@@ -41,9 +41,9 @@ def test_pytest_finds_the_fixture_in_the_installed_package(tmp_path: Path) -> No
     assert "2 passed" in done.stdout, done.stdout + done.stderr
 
 
-def test_a_broker_that_cannot_start_is_told_with_its_log(tmp_path: Path) -> None:
+def test_a_broker_that_cannot_start_is_reported_with_its_log(tmp_path: Path) -> None:
     with (
-        pytest.raises(RuntimeError, match=r"did not start:\n(.|\n)*--durability"),
+        pytest.raises(StartError, match=r"did not start:\n(.|\n)*--durability"),
         started_broker(tmp_path, "--durability", "marble"),
     ):
         pass

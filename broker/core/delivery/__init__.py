@@ -1,0 +1,1 @@
+"""Decide which consumer gets each event, and handle failed events."""

@@ -1,0 +1,1 @@
+"""One topic and what it owns: its log's newest lines, its lanes, its producers, its documentation, its subscriptions."""

@@ -1,0 +1,45 @@
+"""A slot is the place of a taken event in its lane, as one number. Neighbours in a lane have consecutive numbers.
+
+A slot has the priority in its high bits and the lane's position in its low bits. Therefore settled events form few runs, which
+are found without looking at each number. A sorted list holds every number between its ends if these differ by the list's length
+minus one.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+__all__ = ["first_slot", "priority_of", "runs", "stray_slot"]
+
+_PRIORITY_SHIFT: Final = 56
+# A lane that was extended at its head has negative positions. The slots of strays are below all of these.
+_ORIGIN: Final = 1 << 48
+
+
+def first_slot(priority: int, position: int) -> int:
+    """Return the slot of `position` in the lane of `priority`; the next position has the next slot."""
+    return (priority << _PRIORITY_SHIFT) + _ORIGIN + position
+
+
+def stray_slot(priority: int, number: int) -> int:
+    """Return a slot for a stray, an event whose position is not known. The slots of two strays are never consecutive."""
+    return (priority << _PRIORITY_SHIFT) + 2 * number
+
+
+def priority_of(slot: int) -> int:
+    """Return the priority of a slot's event."""
+    return slot >> _PRIORITY_SHIFT
+
+
+def runs(slots: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield the runs (first, last) of consecutive numbers in sorted `slots`."""
+    if not slots:
+        return
+    if slots[-1] - slots[0] == len(slots) - 1:
+        yield slots[0], slots[-1]
+        return
+    middle = len(slots) // 2
+    left, right = list(runs(slots[:middle])), list(runs(slots[middle:]))
+    if left[-1][1] + 1 == right[0][0]:
+        left[-1] = (left[-1][0], right.pop(0)[1])
+    yield from left
+    yield from right

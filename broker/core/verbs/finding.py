@@ -1,0 +1,44 @@
+"""Find the subscription or the offset that a command names."""
+
+from broker.core.session import Session
+from broker.core.topic.subscription import Subscription
+from broker.core.topic.topic import Topic
+from tweetwire.protocol.errors import Refusal
+from tweetwire.protocol.positions import Moment, Position
+
+__all__ = ["check_owner", "find_subscription", "not_yours", "start_offset"]
+
+
+def find_subscription(session: Session, topic: Topic, name: str) -> Subscription:
+    """Return a subscription that a session may name. Raises Refusal ``not_subscribed``.
+
+    An anonymous subscription can be named on its own connection only; for the others it does not exist.
+    """
+    subscription = topic.subscriptions.get(name)
+    if subscription is None or not (subscription.is_durable or session.is_attached_to(topic.name, name)):
+        raise Refusal("not_subscribed", f"{topic.name} has no subscription {name}")
+    return subscription
+
+
+def check_owner(session: Session, subscription: Subscription) -> None:
+    """Raise Refusal ``forbidden`` if the user may not end or change a subscription."""
+    if not session.access.owns(subscription):
+        raise not_yours(session, subscription)
+
+
+def not_yours(session: Session, subscription: Subscription) -> Refusal:
+    """Return the refusal of a command about a subscription of another user."""
+    place = f"{subscription.topic}/{subscription.name}"
+    return Refusal(
+        "forbidden",
+        f"{place} is not a subscription of {session.access.user}; see share in python -m broker.users --help",
+    )
+
+
+def start_offset(topic: Topic, start: Position, now_ms: int) -> int:
+    """Return the offset of a position. ``latest`` is the offset after the last visible event."""
+    if isinstance(start, Moment):
+        return topic.log.offset_at(start.at_ms, topic.dates.of(now_ms))
+    if start == "earliest":
+        return topic.log.earliest
+    return start if isinstance(start, int) else topic.visible

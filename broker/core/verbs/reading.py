@@ -1,0 +1,24 @@
+"""Reading: a part of a topic's log, without a subscription."""
+
+from broker.core.desk import Desk
+from broker.core.session import Session
+from broker.core.verbs.finding import start_offset
+from broker.core.verbs.handler import Handlers
+from tweetwire.protocol.verbs import reading as commands
+
+__all__ = ["ReadingVerbs"]
+
+
+class ReadingVerbs:
+    """Replies with lines of a log, which a thread reads."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+        self.handlers: Handlers = {commands.Read: self.read}
+
+    def read(self, session: Session, command: commands.Read, now_ms: int) -> None:
+        """Begin to read visible events from a position on."""
+        topic = self._desk.topics.find(command.topic)
+        start = min(start_offset(topic, command.start, now_ms), topic.visible)
+        count = min(command.limit, topic.visible - start)
+        self._desk.begin_reading(session, topic, start, count, command.bytes_max)

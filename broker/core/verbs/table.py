@@ -1,0 +1,50 @@
+"""All commands and their handlers."""
+
+from collections.abc import Callable
+
+from broker.core.delivery.delivery import Delivery
+from broker.core.desk import Desk
+from broker.core.sessions import Sessions
+from broker.core.verbs.documenting import Documenting
+from broker.core.verbs.exactly_once import ExactlyOnce
+from broker.core.verbs.handler import Handlers
+from broker.core.verbs.publishing import Publishing
+from broker.core.verbs.reading import ReadingVerbs
+from broker.core.verbs.references import References
+from broker.core.verbs.reporting import Reporting
+from broker.core.verbs.session import SessionVerbs
+from broker.core.verbs.settling import Settling
+from broker.core.verbs.state import StateVerbs
+from broker.core.verbs.steering import Steering
+from broker.core.verbs.subscribing import Subscribing
+from broker.core.verbs.topics import TopicVerbs
+from broker.journal.records import Record
+
+__all__ = ["Verbs"]
+
+
+class Verbs:
+    """The families of handlers. Add a new command to its family, and a new family to this class."""
+
+    def __init__(self, desk: Desk, delivery: Delivery, sessions: Sessions, records: Callable[[], list[Record]]) -> None:
+        """Make the handlers. `records` returns everything that the journal keeps."""
+        references = References(desk)
+        self.exactly_once = ExactlyOnce(desk, delivery, references)
+        self.publishing = Publishing(desk)
+        self.reporting = Reporting(desk, sessions, self.exactly_once.report)
+        self.subscribing = Subscribing(desk, delivery, sessions, self.exactly_once)
+        documenting = Documenting(desk)
+        self.topics = TopicVerbs(desk, sessions, self.subscribing, documenting, self.exactly_once)
+        self.handlers: Handlers = {
+            **self.publishing.handlers,
+            **Settling(desk, delivery, references).handlers,
+            **self.subscribing.handlers,
+            **ReadingVerbs(desk).handlers,
+            **self.reporting.handlers,
+            **StateVerbs(desk, records).handlers,
+            **documenting.handlers,
+            **self.topics.handlers,
+            **Steering(desk, delivery, self.exactly_once).handlers,
+            **self.exactly_once.handlers,
+            **SessionVerbs(desk, delivery, self.subscribing).handlers,
+        }

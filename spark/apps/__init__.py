@@ -1,0 +1,1 @@
+"""The programs: the jobs, the backfill, the console, the plot."""

@@ -1,0 +1,1 @@
+"""Compute the live statistics for all documents in MongoDB: ``python -m spark backfill``."""

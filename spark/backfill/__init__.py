@@ -1,1 +1,0 @@
-"""The same statistics over the whole of MongoDB: ``python -m spark backfill``."""

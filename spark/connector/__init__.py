@@ -1,0 +1,1 @@
+"""The broker as a Spark source and sink."""

@@ -1,1 +1,0 @@
-"""The last hour of both statistics as a picture: ``python -m spark plot``."""

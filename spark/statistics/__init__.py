@@ -1,0 +1,1 @@
+"""The statistics: pure functions from tweets to windows."""

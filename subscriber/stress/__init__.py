@@ -1,0 +1,1 @@
+"""The stress run: consumers that check whether a broker keeps its promises."""

@@ -1,0 +1,94 @@
+"""The schedule of full garbage collections, and clients that must leave no reference cycles."""
+
+import gc
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import anyio
+import pytest
+from anyio.abc import SocketAttribute
+
+from broker.connection import Limits
+from broker.garbage import ADDED_EACH, ADDED_MAX, ADDED_MIN, CALM_S, FEW_CONNECTIONS, Population, is_due
+from broker.server import Server
+from broker.users import UsersFile
+from tests.support.users import entry
+from tweetwire.runtime.listening import accept_forever, listen
+
+pytestmark = pytest.mark.anyio
+
+CONNECTIONS = 40
+
+
+@pytest.mark.parametrize(
+    ("connected", "added", "since_s", "wanted"),
+    [
+        (10, ADDED_MIN, CALM_S, True),
+        (10, ADDED_MIN - 1, CALM_S, False),
+        (10, ADDED_MAX - 1, CALM_S - 1, False),
+        (FEW_CONNECTIONS, ADDED_MAX - 1, 10 * CALM_S, False),
+        (FEW_CONNECTIONS, ADDED_MAX + ADDED_EACH * FEW_CONNECTIONS - 1, 1.0, False),
+        (FEW_CONNECTIONS, ADDED_MAX + ADDED_EACH * FEW_CONNECTIONS, 1.0, True),
+    ],
+)
+def test_a_collection_is_due(connected: int, added: int, since_s: float, wanted: bool) -> None:
+    assert is_due(Population(connected, added), since_s) is wanted
+
+
+@asynccontextmanager
+async def serving(tmp_path: Path) -> AsyncIterator[tuple[Server, int]]:
+    (tmp_path / "users.toml").write_text(entry("boss", "right", "admin = true"))
+    users = UsersFile(tmp_path / "users.toml")
+    server = Server(tmp_path / "b", "memory", limits=Limits(1 << 20, 1 << 20, 30.0), users=users)
+    with anyio.fail_after(60):
+        async with (
+            server.open(["t"]),
+            await listen("127.0.0.1", 0, "--port") as listener,
+            anyio.create_task_group() as tasks,
+        ):
+            tasks.start_soon(accept_forever, listener, server.handle, tasks)
+            yield server, listener.extra(SocketAttribute.local_port)
+            tasks.cancel_scope.cancel()
+
+
+async def converse(server: Server, port: int, said: bytes, replies: int) -> None:
+    """Send commands on many connections at once, wait for the replies, and close them."""
+    streams = [await anyio.connect_tcp("127.0.0.1", port) for _ in range(CONNECTIONS)]
+    for stream in streams:
+        received = b""
+        if said:
+            await stream.send(said)
+        while received.count(b"\n") < 1 + replies:
+            received += await stream.receive()
+        await stream.aclose()
+    del stream, streams
+    while server.broker.sessions:
+        await anyio.sleep(0.01)
+    await anyio.wait_all_tasks_blocked()
+
+
+@pytest.mark.parametrize(
+    ("said", "replies"),
+    [
+        (b"", 0),
+        (b"ping\n", 1),
+        (b'nonsense\npub t {"id":1}\npub t nonsense\nack\n\xff\n', 5),
+        (b"hello boss token=wrong\n", 1),
+        (b'hello boss token=right\npub t {"id":"1","msg":1}\nsub t from=earliest\nack t @99\nnack t x\n', 6),
+        (b"hello boss token=right\nread t 0\nstats\ntopics\nexplain t x as=s\nquit\n", 6),
+    ],
+)
+async def test_a_connection_leaves_no_reference_cycles_when_it_has_ended(
+    tmp_path: Path, said: bytes, replies: int
+) -> None:
+    async with serving(tmp_path) as (server, port):
+        # The first round fills caches.
+        await converse(server, port, said, replies)
+        gc.collect()
+        gc.disable()
+        try:
+            await converse(server, port, said, replies)
+            assert gc.collect() < CONNECTIONS
+        finally:
+            gc.enable()

@@ -1,0 +1,1 @@
+"""The clients of the broker, and the modules that both share."""
