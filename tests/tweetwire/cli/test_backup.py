@@ -214,9 +214,11 @@ def test_a_backup_of_a_busy_broker_loses_no_event(tmp_path: Path) -> None:
         until(lambda: stored(client, "results") > after + 50)
     restore(tmp_path)
     with BrokerProcess(tmp_path / "second") as broker, SyncClient(broker.address) as client:
+        # Events whose dead letter was not stored at the moment of the copy are in neither report until it is stored again.
+        until(lambda: len(dead_events(client)) == client.stats("work")["topics"]["work"]["subscriptions"]["s"]["dead"])
+        dead = dead_events(client)
         runs = json.loads(client.command("unsettled work as=s limit=100000").split(" ", 3)[3])["offsets"]
         unsettled = {offset for first, last in runs for offset in range(first, last + 1)}
-        dead = json.loads(client.command("dead topic=work as=s limit=100000").split(" ", 2)[2])
         results = {event.decode() for event in client.read("results", 0, limit=100_000).events}
         letters = {event.offset: event.decode() for event in client.read("dead_letters", 0, limit=100_000).events}
         events = {event.offset: event for event in client.read("work", 0, limit=100_000).events}
@@ -227,6 +229,12 @@ def test_a_backup_of_a_busy_broker_loses_no_event(tmp_path: Path) -> None:
         for one in dead:
             assert letters[one["dead_letter"]]["event"]["id"] == events[one["offset"]].id
             assert [error["message"] for error in one["errors"]] == ["every tenth"]
+
+
+def dead_events(client: SyncClient) -> list[dict[str, Any]]:
+    """Return the dead events of the subscription ``s`` of ``work``."""
+    dead: list[dict[str, Any]] = json.loads(client.command("dead topic=work as=s limit=100000").split(" ", 2)[2])
+    return dead
 
 
 def stored(client: SyncClient, topic: str) -> int:
