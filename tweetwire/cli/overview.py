@@ -138,8 +138,13 @@ class Stats(ReportCommand, kw_only=True):
 def _subscriptions(found: Iterable[dict[str, Any]]) -> Any:
     figures = ("topic", "subscription", "durable", "consumers", "pending", "delayed", "in_flight", "dead", "settled")
     columns = (*figures, "redelivered", "policy")
-    rows = ((*(one[name] for name in columns[:-1]), policy_text(one["policy"])) for one in found)
+    rows = ((*(one[name] for name in columns[:-1]), _policy(one)) for one in found)
     return table("subscriptions", [column.replace("_", " ") for column in columns], rows)
+
+
+def _policy(subscription: dict[str, Any]) -> str:
+    policy = policy_text(subscription["policy"])
+    return f"paused; {policy}" if subscription["paused"] else policy
 
 
 def _size(topic: dict[str, Any]) -> str:

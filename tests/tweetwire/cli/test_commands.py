@@ -161,6 +161,7 @@ def test_a_paused_subscription_receives_no_events(cli: Cli, client: SyncClient, 
     publish(client, topic, 1)
     (found,) = cli.json("subscriptions", "--topic", topic)
     assert (found["paused"], found["in_flight"], found["pending"]) == (True, 0, 1)
+    assert "paused" in cli("subscriptions", "--topic", topic)
     assert cli("resume", topic, "--as", "billing") == f"billing receives events of {topic} again\n"
     assert [event.offset for event in next(iter(subscription))] == [1]
 
