@@ -50,6 +50,9 @@ _BROKER: Final = (
     _Figure("rejected_lines", "rejected_lines", "refused lines that were sent as events", is_counter=True),
     _Figure("delivered", "deliveries", "events delivered to connections, redeliveries included", is_counter=True),
     _Figure("acked", "acked_events", "events settled by an ack", is_counter=True),
+    _Figure("requests", "requests", "requests that were accepted", is_counter=True),
+    _Figure("replied", "replied_requests", "requests whose reply was sent to the requester", is_counter=True),
+    _Figure("unreplied", "unreplied_requests", "requests that got no reply in time", is_counter=True),
     _Figure("damaged", "damaged_events", "damaged events found while reading the logs", is_counter=True),
 )
 _EVENT_SOURCE: Final = (

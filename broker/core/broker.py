@@ -55,8 +55,6 @@ class Broker:
         self._handlers = self._verbs.handlers
         self._is_draining, self._trimmed_ms = False, 0
 
-    # Properties for other modules
-
     @property
     def topics(self) -> Mapping[str, Topic]:
         """All topics by name."""
@@ -103,6 +101,7 @@ class Broker:
         """Return the events that a connection had in flight, and end its anonymous subscriptions."""
         self._sessions.remove(session)
         self._desk.forget_session(session)
+        self._verbs.requesting.forget_session(session)
         for consumer in list(session.consumers.values()):
             self._delivery.detach(consumer, now_ms, is_failure=not self._is_draining)
 
@@ -138,14 +137,14 @@ class Broker:
         self._desk.refuse(session, refusal, now_ms)
 
     def sent(self, session: Session, now_ms: int) -> None:
-        """Start the timeouts of events that were sent, and deliver further ones.
-
-        `Session.take_output` returned the events.
-        """
+        """Start the timeouts of the events that `Session.take_output` returned and that were sent, and deliver further ones."""
+        was_full = session.outbox.was_full
         for consumer in session.consumers.values():
             self._delivery.note_sent(consumer, now_ms)
-            if session.outbox.was_full:
+            if was_full:
                 self._delivery.pump(consumer.subscription, now_ms)
+        if was_full:
+            self._verbs.requesting.send_held(session)
 
     def _refuse_owed(self, session: Session, command: Command, replied: int, refusal: Refusal, now_ms: int) -> None:
         """Refuse a command that already has `replied` replies."""
@@ -163,8 +162,7 @@ class Broker:
     def committed(self, topic: Topic, batch: Batch, now_ms: int) -> None:
         """Confirm and deliver the events of a batch that is in the log."""
         topic.make_visible(batch)
-        self._verbs.exactly_once.note_written(topic)
-        self._desk.confirm_stored(topic)
+        self._verbs.note_stored(topic, batch)
         if topic.name == DEAD_LETTERS:
             self._delivery.deaths.note_stored_letters(topic.visible)
         for subscription in topic.subscriptions.values():
@@ -173,8 +171,7 @@ class Broker:
     def not_committed(self, topic: Topic, reason: str, now_ms: int) -> None:
         """Refuse a batch that could not be written, and all events that were accepted after it."""
         topic.fall_back()
-        self._verbs.exactly_once.note_unwritten(topic)
-        self._desk.refuse_unstored(topic, Refusal("disk", reason))
+        self._verbs.note_unstored(topic, Refusal("disk", reason))
         if topic.name == DEAD_LETTERS:
             self._delivery.deaths.note_lost_letters(now_ms)
 
@@ -210,7 +207,7 @@ class Broker:
         return self._verbs.topics.finish_drop(drop)
 
     def has_failed(self, place: Drop | Job | Reading, refusal: Refusal) -> None:
-        """Refuse a drop, a job or a reading. The refusal takes the place that its reply already has in the order of replies."""
+        """Refuse a drop, a job or a reading. The refusal takes the place of its reply."""
         self._desk.refuse_place(place, refusal)
 
     # Time
@@ -219,13 +216,14 @@ class Broker:
         """Handle the timeouts and pauses that have ended. Call it a few times a second."""
         self._desk.ticks += 1
         self._delivery.tick(now_ms)
+        self._verbs.requesting.tick(now_ms)
         if now_ms - self._trimmed_ms >= TRIM_EVERY_MS:
             self._trimmed_ms = now_ms
             for topic in self._topics:
                 topic.trim_lanes()
 
     def set_date_shift(self, shift_ms: int) -> None:
-        """Date events `shift_ms` later than the broker's clock, since the system's clock is ahead of it by that much."""
+        """Date events `shift_ms` later than the broker's clock, since the system's clock is ahead by that much."""
         self._dates.shift_ms = shift_ms
 
     def begin_drain(self) -> None:
@@ -296,5 +294,5 @@ class Broker:
 
         Dead letters that are written again have the date `now_ms`. Raises OSError if a log cannot be continued.
         """
-        deaths, exactly_once = self._delivery.deaths, self._verbs.exactly_once
-        return restore(self._topics, self._sessions, deaths, exactly_once, records, now_ms=now_ms)
+        made = self._delivery.deaths, self._verbs.exactly_once
+        return restore(self._topics, self._sessions, *made, records, now_ms=now_ms)

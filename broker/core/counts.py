@@ -6,6 +6,7 @@ __all__ = ["COUNTED", "PartCounts"]
 
 COUNTED: Final = (
     *("commands", "refused", "rejected_lines", "delivered", "acked", "damaged"),
+    *("requests", "replied", "unreplied"),
     *("failed_nack", "failed_timeout", "failed_disconnect"),
 )
 """The counters of the core itself."""

@@ -81,9 +81,9 @@ class Desk:
         else:
             self.release(session)
 
-    def reply_when_stored(self, session: Session, topic: str, offset: int, line: str) -> None:
-        """Reply with a line and the durability when the log of a topic has the event at `offset`."""
-        session.outbox.expect_stored(topic, offset, f"{line} {self._promise}\n".encode())
+    def reply_when_stored(self, session: Session, topic: str, offset: int, line: str, size: int = 0) -> None:
+        """Reply with a line and the durability when the log of a topic has the event at `offset`, of `size` bytes."""
+        session.outbox.expect_stored(topic, offset, f"{line} {self._promise}\n".encode(), size)
         self.release_when_stored(session, topic)
 
     # Jobs and readings: each gets its place in the order of replies now, and its reply later.

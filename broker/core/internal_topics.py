@@ -6,6 +6,7 @@ They are like other topics on the disk and on the wire; only permissions disting
 from collections.abc import Mapping
 from typing import Final
 
+from tweetwire.protocol.request_reply import REPLIES
 from tweetwire.protocol.retention import Retention
 
 __all__ = ["BROKER_TOPICS", "CONFIDENTIAL_TOPICS", "DEFAULT_RETENTION", "INTERNAL_TOPICS", "PROGRAM_TOPICS"]
@@ -18,18 +19,19 @@ PROGRAM_TOPICS: Final = frozenset({"handler_history", "rejected_changes", "logge
 
 INTERNAL_TOPICS: Final = BROKER_TOPICS | PROGRAM_TOPICS
 
-CONFIDENTIAL_TOPICS: Final = INTERNAL_TOPICS - {"logger_stats"}
+CONFIDENTIAL_TOPICS: Final = (INTERNAL_TOPICS - {"logger_stats"}) | {REPLIES}
 """Topics that may be read only with a pattern that names them.
 
-They hold payloads, errors or names of other topics' clients.
+They hold payloads, errors or names of other topics' clients. The requester of a reply gets it without this right.
 
 `logger_stats` holds only counts and durations.
 """
 
 DEFAULT_RETENTION: Final[Mapping[str, Retention]] = {
-    "rejected_lines": Retention(age_ms=7 * 24 * 3600 * 1000, at_most_bytes=1 << 30)
+    "rejected_lines": Retention(age_ms=7 * 24 * 3600 * 1000, at_most_bytes=1 << 30),
+    REPLIES: Retention(age_ms=24 * 3600 * 1000, at_most_bytes=1 << 30),
 }
 """Retention that applies until a client sets another.
 
-Any client can cause rejected lines, so these are removed after some time.
+Any client can cause rejected lines, and a reply is of no use once its requester has it, so these are removed after some time.
 """

@@ -133,11 +133,12 @@ class Outbox:
         else:
             self._await(_Awaited(topic, first, last, size=size))
 
-    def expect_stored(self, topic: str, offset: int, reply: bytes) -> None:
-        """Add a reply that waits until the log has the event at `offset`."""
+    def expect_stored(self, topic: str, offset: int, reply: bytes, size: int = 0) -> None:
+        """Add a reply that waits until the log has the event at `offset`, whose line has `size` bytes."""
         self.replies += 1
         self.awaited += 1
-        self._await(_Awaited(topic, offset, offset, reply))
+        self.awaited_bytes += size
+        self._await(_Awaited(topic, offset, offset, reply, size=size))
 
     def expect_duplicate(self, topic: str, offset: int) -> None:
         """Add a place for ``+OK dup``, which waits until the log has the event that was published first."""

@@ -158,6 +158,21 @@ class Subscriber:
             raise RuntimeError("the application is not running; publish from a handler or after serve() has connected")
         return await self._client.publish(topic, _as_child(event, handled_event.get()))
 
+    async def reply(self, msg: Any) -> Receipt:
+        """Answer the request that the calling handler handles, and wait for the confirmation.
+
+        A plain function replies with ``anyio.from_thread.run(app.reply, msg)``.
+
+        Raises:
+            ValueError: the handled event is not a request, or `msg` cannot be written as JSON.
+            Refusal: the broker refuses the reply.
+            RuntimeError: the function is called outside of a handler.
+        """
+        request = handled_event.get()
+        if self._client is None or request is None:
+            raise RuntimeError("reply answers the event that a handler handles; call it inside the handler")
+        return await self._client.reply(request, msg)
+
     async def serve(self, stop: anyio.Event, *, drain_s: float = 10.0) -> None:
         """Handle events until `stop` is set. Then start no more, and give running handlers `drain_s` seconds to end.
 

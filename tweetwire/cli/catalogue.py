@@ -41,6 +41,7 @@ class Program(NamedTuple):
 COMMANDS: Final[dict[str, Entry]] = {
     "pub": Entry(EVERYDAY, "publish one event, or one for each line of stdin", "pub", "Pub"),
     "sub": Entry(EVERYDAY, "consume a topic, with acks", "sub", "Sub"),
+    "request": Entry(EVERYDAY, "publish an event, and wait for the reply to it", "request", "Request"),
     "tail": Entry(EVERYDAY, "show a topic's events as they are stored", "tail", "Tail"),
     "read": Entry(EVERYDAY, "show the events from a place on, and end", "read", "Read"),
     "top": Entry(EVERYDAY, "watch rates, consumers and lags", "top", "Top"),

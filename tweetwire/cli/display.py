@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-__all__ = ["event_text", "event_writer", "print_json", "printable", "reply_text", "table", "terminal"]
+__all__ = ["event_line", "event_text", "event_writer", "print_json", "printable", "reply_text", "table", "terminal"]
 
 _WIDTH_OF_FILES: Final = 240
 # C0, DEL and C1 controls, line and paragraph separators, and the characters that change the direction of text.
@@ -93,6 +93,16 @@ def event_text(line: bytes) -> "Text":
         text.append(f" {name}=", "dim")
         text.append(printable(value), "magenta")
     return text
+
+
+def event_line(event: StoredEvent) -> bytes:
+    """Return an event as the broker delivers it, in one line of JSON."""
+    members = {name: getattr(event, name) for name in event.__struct_fields__}
+    marks = {
+        **({"suspect": True} if members.pop("is_suspect") else {}),
+        **({"try": event.attempt} if members.pop("attempt") > 1 else {}),
+    }
+    return msgspec.json.encode(marks | {name: value for name, value in members.items() if value is not UNSET})
 
 
 def event_writer(*, is_json: bool) -> Callable[[bytes], None]:

@@ -10,11 +10,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
-import msgspec
-from msgspec import UNSET
-
 from tweetwire.cli.connection import CommandConnection, TopicArgument
-from tweetwire.cli.display import event_writer
+from tweetwire.cli.display import event_line, event_writer
 from tweetwire.cli.flags import OUTPUT, Flag
 from tweetwire.cli.interruption import Interruption, noting_signals
 from tweetwire.cli.kinds import NAME, SWITCH, choice, whole
@@ -170,18 +167,8 @@ def _shower(*, is_json: bool) -> Callable[[Sequence[StoredEvent]], None]:
 
     def show(events: Sequence[StoredEvent]) -> None:
         for event in events:
-            write(_line(event))
+            write(event_line(event))
         if events:
             sys.stdout.flush()
 
     return show
-
-
-def _line(event: StoredEvent) -> bytes:
-    """Return an event as the broker delivers it, in one line of JSON."""
-    members = {name: getattr(event, name) for name in event.__struct_fields__}
-    marks = {
-        **({"suspect": True} if members.pop("is_suspect") else {}),
-        **({"try": event.attempt} if members.pop("attempt") > 1 else {}),
-    }
-    return msgspec.json.encode(marks | {name: value for name, value in members.items() if value is not UNSET})

@@ -10,6 +10,7 @@ __all__ = [
     "ClientClosed",
     "Code",
     "HandshakeFailed",
+    "NoReply",
     "ProtocolError",
     "Refusal",
     "SpoolTaken",
@@ -119,6 +120,17 @@ class BrokerLost(BrokerError):
     def __init__(self, address: str, text: str = "") -> None:
         super().__init__(text or f"the connection to the broker at {address} was lost")
         self.address = address
+
+
+class NoReply(BrokerError):
+    """No reply to a request came in time. The request is stored, and a responder may still handle it."""
+
+    def __init__(self, topic: str, id_: str) -> None:
+        super().__init__(
+            f"no reply to the request {id_!r:.80} of {topic} in time; it is stored, and may still be handled"
+        )
+        self.topic = topic
+        self.id = id_
 
 
 class SubscriptionEnded(BrokerError):

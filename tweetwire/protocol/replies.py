@@ -148,6 +148,7 @@ _REPLIES: Final = {
     b"resume": (b"+OK resume", 2),
     b"discard": (b"+OK discard", 1),
     b"pub": (b"+OK pub", 1),
+    b"request": (b"+OK request", 1),
     b"pub2": (b"+REC", 1),
     b"pubrel": (b"+COMP", 2),
     b"pubrec": (b"+REL", 2),

@@ -41,6 +41,7 @@ __all__ = [
     "publish_prefix",
     "pubrel_line",
     "read_line",
+    "request_line",
     "skip_line",
     "stats_line",
     "step_line",
@@ -126,6 +127,12 @@ def publish_prefix(topic: str) -> bytes:
 def publish_line(prefix: bytes, body: bytes) -> bytes:
     """Return a ``pub`` line from the results of `publish_prefix` and `encode_event`."""
     return b"%b%b\n" % (prefix, body)
+
+
+def request_line(topic: str, timeout_s: float, body: bytes) -> bytes:
+    """Return a ``request`` line. `body` is the result of `encode_event`."""
+    head = f"request {word('topic', topic)} timeout={duration('timeout_s', timeout_s)}"
+    return b"%b %b\n" % (head.encode(), body)
 
 
 def pub2_line(topic: str, body: str) -> bytes:

@@ -10,9 +10,11 @@ from broker.core.session import Session
 from broker.core.topic.producers import Producer
 from broker.core.topic.topic import Topic
 from broker.core.verbs.handler import Handlers
+from broker.core.verbs.requesting import Requesting
 from broker.journal.records import CheckpointRecord, ForgottenRecord
 from tweetwire.protocol.errors import Refusal
 from tweetwire.protocol.events import IncomingEvent
+from tweetwire.protocol.request_reply import REPLIES
 from tweetwire.protocol.verbs import publishing as commands
 
 __all__ = ["Publishing"]
@@ -21,8 +23,9 @@ __all__ = ["Publishing"]
 class Publishing:
     """Accepts events, and shows and changes producers. A change is confirmed once it is on the disk."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: Desk, requesting: Requesting) -> None:
         self._desk = desk
+        self._requesting = requesting
         self.handlers: Handlers = {
             commands.Publish: self.publish,
             commands.Last: self.last,
@@ -43,6 +46,8 @@ class Publishing:
             else:
                 self._accept(session, topic, events, now_ms)
         finally:
+            if name == REPLIES:
+                self._requesting.note_accepted(events)
             desk.release_when_stored(session, name)
 
     def shares(self, publish: commands.Publish) -> Sequence[commands.Publish]:

@@ -18,7 +18,7 @@ COMMANDS = {command for verb in VERBS for command in verb.commands}
 
 @pytest.fixture
 def core() -> Core:
-    return Core("t", "rejected_lines", "audit", "handler_history", "rejected_changes", "logger_stats")
+    return Core("t", "rejected_lines", "audit", "handler_history", "rejected_changes", "logger_stats", "replies")
 
 
 # The permission of each command
@@ -37,6 +37,7 @@ def test_a_command_without_a_permission_is_refused(core: Core) -> None:
 
 
 NEEDS_LOGIN: Final = (
+    'request t {"id":"x","msg":1}',
     *('pub t {"id":"x","msg":1}', 'pub2 t {"id":"x","msg":1}', "pubrel t x", "pubrec t @0", "pubcomp t @0"),
     *("sub t", "sub t as=s create", "unsub t", "unsub t as=s end", "ack t @0", "nack t @0", "extend t @0"),
     *(
@@ -90,7 +91,7 @@ READING: Final = {"reader", "both", "admin"}
 MATRIX: Final = [
     *((line, ALL) for line in ("hello x", "help", "help pub", "ping", "quit")),
     *((line, LOGGED_IN) for line in ("topics", "stats", "dead")),
-    ('pub t {"id":"x","msg":1}', PUBLISHING),
+    *((line, PUBLISHING) for line in ('pub t {"id":"x","msg":1}', 'request t {"id":"x","msg":1}')),
     *((line, PUBLISHING) for line in ('pub2 t {"id":"x","msg":1}', "pubrel t x", "checkpoint t p c", "skip t p 1")),
     *((line, PUBLISHING) for line in ("describe t text", "comment t text")),
     *((line, READING) for line in ("sub t", "sub t as=new", "sub t as=new create", "unsub t", "unsub t as=new")),

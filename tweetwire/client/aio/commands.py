@@ -3,10 +3,14 @@
 from collections.abc import Sequence
 from typing import Any, Literal
 
+import anyio
+
 from tweetwire.client.aio.link import AsyncLink
 from tweetwire.client.engine.commands import ReadCommand
+from tweetwire.client.engine.requests import RequestCommand, reply_command
 from tweetwire.protocol import admin_requests, replies, requests
-from tweetwire.protocol.replies import Page, ProducerPosition, TopicInfo
+from tweetwire.protocol.events import Event, StoredEvent, encode_event
+from tweetwire.protocol.replies import Page, ProducerPosition, Receipt, TopicInfo
 from tweetwire.protocol.requests import Start
 
 __all__ = ["AsyncCommands"]
@@ -20,6 +24,58 @@ class AsyncCommands:
 
     _link: AsyncLink
     _line_bytes_max: int
+
+    async def request(self, topic: str, event: Event, *, timeout_s: float = 5.0) -> StoredEvent:
+        """Publish an event, and wait for the reply of a responder.
+
+        The event must have an id that no other waiting request of this client has. The broker stores the request before it
+        confirms it. It is sent once: after BrokerLost or NoReply it may be stored or not, and may be handled or not. Sent
+        again with the same id, it is another event, which a responder can recognise by that id.
+
+        Args:
+            topic: The topic.
+            event: The request. It has no producer, and no header ``reply-to``, which the broker adds.
+            timeout_s: Longest wait for the reply, in seconds, from the moment when the broker accepts the request; at most
+                an hour.
+
+        Returns:
+            The reply. Its `parent` is the id of the request.
+
+        Raises:
+            NoReply: No reply came in time.
+            Refusal: The broker refuses the request, for example because 1,000 requests of this client wait.
+            BrokerLost: The connection was lost before the reply, or the broker did not answer in
+                time.
+            ValueError: The event cannot be written as JSON, or another request with its id waits.
+        """
+        line = requests.request_line(topic, timeout_s, encode_event(event))
+        command = RequestCommand(line, self._link.address, topic, event.id)
+        self._link.owner.check()
+        self._link.engine.requests.add(command)
+        try:
+            self._link.send(command)
+            with anyio.move_on_after(timeout_s + self._link.timeout_s):
+                await self._link.wait(command)
+        finally:
+            command.abandon()
+        return command.event()
+
+    async def reply(self, request: StoredEvent, msg: Any) -> Receipt:
+        """Answer a request: publish `msg` to the topic ``replies`` for the client that waits. Returns its confirmation.
+
+        Call it before the request is acked. If the requester no longer waits, the reply is stored and sent to no client.
+
+        Args:
+            request: An event that was published by `request`.
+            msg: Any value that msgspec can encode as JSON.
+
+        Raises:
+            ValueError: The event is not a request, or `msg` cannot be written as JSON.
+            Refusal: The broker refuses the reply.
+        """
+        command = self._link.send(reply_command(request, msg))
+        await self._link.outcome(command)
+        return command.receipt
 
     async def read(self, topic: str, offset: Start, *, limit: int = 1000, bytes_max: int = 1 << 20) -> Page:
         """Read events from the log, without a subscription.

@@ -37,9 +37,10 @@ E = TypeVar("E", bound=Exception)
 class AsyncLink:
     """Carries bytes between `engine` and the broker at `address`, and reconnects by itself.
 
-    If there are subscriptions, nothing was received for `timeout_s` seconds and no reply is outstanding, the link sends a
-    ``ping``. If nothing is received for `timeout_s` seconds more, the connection counts as lost. While another command
-    waits for its reply, no ping is sent: its answer would come only after that reply, which a slow disk may delay.
+    If there are subscriptions or requests, nothing was received for `timeout_s` seconds, and no command waits for its
+    answer, the link sends a ``ping``. If nothing is received for `timeout_s` seconds more, the connection counts as lost. While
+    another command waits for its reply, no ping is sent: its answer would come only after that reply, which a slow disk may
+    delay.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class AsyncLink:
         self.owner = LoopOwner(f"client {name!r}", address)
         self._name = name
         self._tls = tls
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
         self._heard_at = 0.0
         self._pauses = ReconnectPauses()
         self._has_output = anyio.Event()
@@ -189,7 +190,7 @@ class AsyncLink:
         while True:
             await anyio.sleep(self._pauses.next_s())
             try:
-                with anyio.fail_after(self._timeout_s):
+                with anyio.fail_after(self.timeout_s):
                     return await open_connection(self.address, self._tls)
             except (BrokerError, TimeoutError) as error:
                 log.note_failed(error)
@@ -238,10 +239,10 @@ class AsyncLink:
         quiet_since = self._heard_at = monotonic()
         while True:
             quiet_since = max(quiet_since, self._heard_at)
-            left_s = quiet_since + self._timeout_s - monotonic()
+            left_s = quiet_since + self.timeout_s - monotonic()
             if left_s > 0:
                 await anyio.sleep(left_s)
-            elif self.engine.subscriptions and not self.engine.is_waiting:
+            elif (self.engine.subscriptions or self.engine.requests) and not self.engine.is_waiting:
                 await self._ping()
             else:
                 quiet_since = monotonic()
@@ -251,7 +252,7 @@ class AsyncLink:
         self.tell(ConnectionCommand(b"ping\n"))
         # Wait in two halves. If this process was suspended during the first, the second leaves time to read the answer.
         for _ in range(2):
-            await anyio.sleep(self._timeout_s / 2)
+            await anyio.sleep(self.timeout_s / 2)
         if self._heard_at == heard_at:
             raise TimeoutError
 

@@ -1,12 +1,15 @@
 """The blocking client's commands with one answer: reading a log, producers, topics, figures, and commands as typed."""
 
 from collections.abc import Sequence
+from time import monotonic
 from typing import Any, Literal
 
 from tweetwire.client.blocking.link import BlockingLink
 from tweetwire.client.engine.commands import ReadCommand
+from tweetwire.client.engine.requests import RequestCommand, reply_command
 from tweetwire.protocol import admin_requests, replies, requests
-from tweetwire.protocol.replies import Page, ProducerPosition, TopicInfo
+from tweetwire.protocol.events import Event, StoredEvent, encode_event
+from tweetwire.protocol.replies import Page, ProducerPosition, Receipt, TopicInfo
 from tweetwire.protocol.requests import Start
 
 __all__ = ["BlockingCommands"]
@@ -20,6 +23,56 @@ class BlockingCommands:
 
     _link: BlockingLink
     _line_bytes_max: int
+
+    def request(self, topic: str, event: Event, *, timeout_s: float = 5.0) -> StoredEvent:
+        """Publish an event, and wait for the reply of a responder. `Client.request` describes the arguments and errors.
+
+        Args:
+            topic: The topic.
+            event: The request.
+            timeout_s: Longest wait for the reply, in seconds; at most an hour.
+
+        Returns:
+            The reply. Its `parent` is the id of the request.
+
+        Raises:
+            NoReply: No reply came in time.
+            Refusal: The broker refuses the request.
+            BrokerLost: The connection was lost before the reply, or see `SyncClient`. The request is not sent again.
+            ValueError: The event cannot be written as JSON.
+        """
+        line = requests.request_line(topic, timeout_s, encode_event(event))
+        command = RequestCommand(line, self._link.address, topic, event.id)
+        self._link.check()
+        self._link.engine.requests.add(command)
+        try:
+            with self._link.exchange():
+                self._link.engine.send(command)
+                self._link.wait_until(lambda: command.is_done or command.reply is not None)
+            # A reply may take longer than the broker may be silent, so the link checks meanwhile that the broker is alive.
+            deadline = monotonic() + timeout_s + self._link.timeout_s
+            while not command.is_done and (left_s := deadline - monotonic()) > 0:
+                self._link.listen(left_s)
+        finally:
+            command.abandon()
+        return command.event()
+
+    def reply(self, request: StoredEvent, msg: Any) -> Receipt:
+        """Answer a request: publish `msg` to the topic ``replies`` for the client that waits, as `Client.reply` does.
+
+        Args:
+            request: An event that was published by `request`.
+            msg: Any value that msgspec can encode as JSON.
+
+        Raises:
+            ValueError: The event is not a request, or `msg` cannot be written as JSON.
+            Refusal: The broker refuses the reply.
+            BrokerLost: See `SyncClient`.
+        """
+        command = reply_command(request, msg)
+        self._link.run(command)
+        command.outcome()
+        return command.receipt
 
     def read_lines(
         self, topic: str, offset: int | str, *, limit: int = 10_000, bytes_max: int = 8 << 20

@@ -54,10 +54,10 @@ class BlockingLink:
     ) -> None:
         self.engine = engine
         self.turns = Turns(f"the blocking client of {address}")
-        self._address = address
+        self.address = address
         self._name = name
         self._tls = tls
-        self._timeout_s = timeout_s
+        self.timeout_s = timeout_s
         self._outage = ConnectionOutage(reconnect_s)
         self._socket: Socket | None = None
         self._outage_log = OutageLog(logger, name)
@@ -69,7 +69,7 @@ class BlockingLink:
         """Raise RuntimeError in a forked process, ClientClosed after `close`."""
         self.turns.owner.check_process()
         if self._is_closed:
-            raise ClientClosed(self._address)
+            raise ClientClosed(self.address)
 
     @contextmanager
     def exchange(self) -> Iterator[None]:
@@ -79,7 +79,7 @@ class BlockingLink:
         process, in a second thread at the same time, and inside another exchange.
         """
         self.check()
-        with self.turns.taken(self._address):
+        with self.turns.taken(self.address):
             try:
                 yield
             except BaseException as error:
@@ -88,7 +88,7 @@ class BlockingLink:
                 # After any exception, a part of the sent or received data may be missing.
                 self._close_socket()
                 self._outage.end()
-                self.engine.drop_commands(BrokerLost(self._address))
+                self.engine.drop_commands(BrokerLost(self.address))
                 raise
 
     def run(self, *commands: Command) -> None:
@@ -114,7 +114,7 @@ class BlockingLink:
 
     def ask_once(self, line: bytes) -> bytes:
         """Do as `ask`, but raise BrokerLost if the connection is lost before the reply, instead of sending the line again."""
-        command = OnceCommand(line, self._address)
+        command = OnceCommand(line, self.address)
         self.run(command)
         return command.outcome()
 
@@ -133,7 +133,7 @@ class BlockingLink:
             self._pump(is_enough)
         except TimeoutError as error:
             raise BrokerLost(
-                self._address, f"the broker at {self._address} did not answer within {self._timeout_s:g} s"
+                self.address, f"the broker at {self.address} did not answer within {self.timeout_s:g} s"
             ) from error
 
     def listen(self, within_s: float | None) -> bool:
@@ -143,13 +143,13 @@ class BlockingLink:
         come with it. Without a connection, it tries to connect, and returns once it has a connection or the time is over.
         Raises BrokerLost after `reconnect_s` seconds without a connection, and ProtocolError.
         """
-        is_long = within_s is None or within_s > self._timeout_s
+        is_long = within_s is None or within_s > self.timeout_s
         with self.exchange():
             try:
                 if self._socket is None:
                     return self._reconnect(None if within_s is None else monotonic() + within_s)
                 self._send_output()
-                if is_readable(self._socket, self._timeout_s if is_long else within_s):
+                if is_readable(self._socket, self.timeout_s if is_long else within_s):
                     self._receive()
                     if not self.engine.is_waiting:
                         self._outage.end()
@@ -167,10 +167,10 @@ class BlockingLink:
         self._is_closed = True
         # A forked process must not use its parent's socket, and `quit` must not be sent during another thread's exchange.
         if self.turns.owner.is_this_process and self._socket is not None:
-            with suppress(*_ENDS, BrokerError, RuntimeError), self.turns.taken(self._address):
-                self._take_leave(self._socket, monotonic() + min(LEAVE_S, self._timeout_s))
+            with suppress(*_ENDS, BrokerError, RuntimeError), self.turns.taken(self.address):
+                self._take_leave(self._socket, monotonic() + min(LEAVE_S, self.timeout_s))
         self._close_socket()
-        self.engine.fail(ClientClosed(self._address))
+        self.engine.fail(ClientClosed(self.address))
 
     def _log_in(self) -> None:
         """Make the first connection and log in. Try again a few times while the broker is busy with logins.
@@ -193,10 +193,10 @@ class BlockingLink:
             except Dismissed as error:
                 raise error.refusal from None
             except (OSError, EOFError) as error:
-                raise BrokerLost(self._address) from error
+                raise BrokerLost(self.address) from error
 
     def _open(self) -> HelloCommand:
-        opened = open_socket(self._address, self._tls, self._timeout_s)
+        opened = open_socket(self.address, self._tls, self.timeout_s)
         self._socket = opened.socket
         self._outage.note_connected(monotonic())
         hello = self.engine.begin_connection()
@@ -254,17 +254,17 @@ class BlockingLink:
         self._outage.note_lost(monotonic())
         if self._outage.is_over(monotonic()):
             # The caller gets this as an exception, so it is not logged.
-            raise refusal or BrokerLost(self._address) from error
+            raise refusal or BrokerLost(self.address) from error
         reason = {} if refusal is None else {"reason": str(refusal)}
-        logger.warning("lost the broker", address=self._address, client=self._name, **reason)
+        logger.warning("lost the broker", address=self.address, client=self._name, **reason)
 
     def _reconnect(self, deadline: float | None) -> bool:
         """Connect again. Returns whether that succeeded before `deadline`. Raises BrokerLost after `reconnect_s` seconds."""
         while True:
             if self._is_closed:
-                raise ClientClosed(self._address)
+                raise ClientClosed(self.address)
             if self._outage.is_over(monotonic()):
-                raise BrokerLost(self._address)
+                raise BrokerLost(self.address)
             attempt_at = max(monotonic(), self._outage.next_attempt_at)
             if deadline is not None and attempt_at > deadline:
                 time.sleep(max(0.0, deadline - monotonic()))

@@ -45,6 +45,7 @@ class ClientEngine:
         self.queued_bytes = 0
         self._hello = hello
         self._unanswered = Unanswered(self.subscriptions)
+        self.requests = self._unanswered.requests
         self._received = ReceivedLines(line_bytes_max)
         self._output: list[bytes] = []
 

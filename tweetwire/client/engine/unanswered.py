@@ -9,10 +9,11 @@ from collections.abc import Iterable, Sequence
 
 from tweetwire.client.engine.commands import Command, ReadCommand, Trouble
 from tweetwire.client.engine.publishes import PublishCommand, PublishRun, PublishWindow
+from tweetwire.client.engine.requests import RequestTable
 from tweetwire.client.engine.subscriptions import SubscriptionTable
 from tweetwire.protocol import replies
 from tweetwire.protocol.errors import BrokerError, ProtocolError, Refusal
-from tweetwire.protocol.notices import NOTICE
+from tweetwire.protocol.notices import NOTICE, read_replied
 from tweetwire.protocol.replies import Receipt
 
 __all__ = ["Dismissed", "Unanswered"]
@@ -33,6 +34,7 @@ class Unanswered:
     """
 
     def __init__(self, subscriptions: SubscriptionTable) -> None:
+        self.requests = RequestTable()
         self._commands: deque[Command] = deque()
         self._subscriptions = subscriptions
         self._read: ReadCommand | None = None
@@ -74,6 +76,7 @@ class Unanswered:
         self._read, self._arrived = None, []
         for command in passing:
             command.drop()
+        self.requests.end_connection()
 
     def fail(self, error: BrokerError) -> None:
         """End all commands with `error`, because no replies will come."""
@@ -81,6 +84,7 @@ class Unanswered:
         self._read, self._arrived = None, []
         for command in commands:
             command.fail(error)
+        self.requests.fail(error)
 
     def take(self, lines: Iterable[bytes]) -> list[Trouble]:
         """Give replies to their commands, and deliver the events between them. Returns the troubles to log.
@@ -97,7 +101,7 @@ class Unanswered:
                 self._confirm(line, replies.receipt(line))
             elif line.startswith(NOTICE):
                 self._deliver()
-                self._subscriptions.note(line)
+                self._note(line)
             else:
                 self._answer(line)
         self._deliver()
@@ -109,6 +113,13 @@ class Unanswered:
         if self._arrived:
             lines, self._arrived = self._arrived, []
             self._subscriptions.deliver(replies.events(lines))
+
+    def _note(self, line: bytes) -> None:
+        replied = read_replied(line)
+        if replied is None:
+            self._subscriptions.note(line)
+        else:
+            self.requests.note(replied)
 
     def _confirm(self, line: bytes, receipt: Receipt) -> None:
         """Give a confirmation to the publishes that wait for it, in order. It may confirm many publishes."""

@@ -8,6 +8,7 @@ from tweetwire.protocol.verbs.exactly_once import EXACTLY_ONCE_VERBS
 from tweetwire.protocol.verbs.publishing import PUBLISHING_VERBS
 from tweetwire.protocol.verbs.reading import READING_VERBS
 from tweetwire.protocol.verbs.reporting import REPORTING_VERBS
+from tweetwire.protocol.verbs.requesting import REQUESTING_VERBS
 from tweetwire.protocol.verbs.session import SESSION_VERBS
 from tweetwire.protocol.verbs.settling import SETTLING_VERBS
 from tweetwire.protocol.verbs.state import STATE_VERBS
@@ -21,6 +22,7 @@ __all__ = ["VERBS", "VERBS_BY_WORD", "find_verb", "help_text"]
 VERBS: Final[tuple[Verb, ...]] = (
     *SESSION_VERBS,
     *PUBLISHING_VERBS,
+    *REQUESTING_VERBS,
     *SUBSCRIBING_VERBS,
     *SETTLING_VERBS,
     *EXACTLY_ONCE_VERBS,
