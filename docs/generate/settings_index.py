@@ -62,12 +62,12 @@ def _sections() -> Iterator[str]:
         yield f"## {program}\n\n{(settings.__doc__ or '').strip().splitlines()[0]}"
         if rows := _table(settings, same, str(settings.model_config.get("env_prefix"))):
             yield rows
-    common = settings_of(CommandConnection)
-    yield f"## Commands of tweetwire\n\nEach command that talks to a broker has these settings:\n\n{_rows(common)}"
+    shared = settings_of(CommandConnection)
+    yield f"## Commands of tweetwire\n\nEach command that talks to a broker has these settings:\n\n{_rows(shared)}"
     for name in COMMANDS:
         command = load_command(name)
         title = f"### tweetwire {name}\n\n{(command.__doc__ or '').strip().splitlines()[0]}"
-        own = [one for one in settings_of(command) if one not in common and not one.flag.is_argument]
+        own = [one for one in settings_of(command) if one not in shared and not one.flag.is_argument]
         yield f"{title}\n\n{_rows(own)}".strip()
 
 
