@@ -6,7 +6,7 @@ connected, or when garbage may be a large part of the added objects. Serving a c
 reference cycles; `tests/broker/test_garbage.py` checks it.
 
 Collections of young objects take only a few milliseconds as long as there are few. Python starts one after a number of new
-objects, less the number of objects that were freed. If a new connection takes the place of an old one again and again, that
+objects, less the number of objects that were freed. If new connections keep taking the place of old ones, that
 difference stays small, and the next collection finds all objects of thousands of connections. So the broker looks at the real
 number of young objects, too.
 """
