@@ -11,6 +11,7 @@ from typing import Final, Literal, NamedTuple
 
 import structlog
 
+from broker.identity import find_identity, make_identity, new_identity
 from broker.log import Batch, CommitLog, MemoryLog, OpenFiles, Reserve, TopicLog
 from tweetwire.files import FILE_MODE, make_folder, refuse_other_kinds, why
 from tweetwire.protocol.errors import StartError
@@ -77,6 +78,15 @@ class DataDirectory:
     def release(self) -> None:
         """Unlock the folder, so that another broker can use it."""
         os.close(self._lock)
+
+    def identity(self) -> str:
+        """Return the identity of the folder, making one if it has none. Raises OSError, StartError.
+
+        Events in memory end with the process, so each process then has a new identity.
+        """
+        if self.durability == "memory":
+            return new_identity()
+        return find_identity(self.path) or make_identity(self.path)
 
     def topics(self) -> list[str]:
         """Return the topics that have a log. Raises OSError for a symbolic link, which could lead out of the folder."""

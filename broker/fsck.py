@@ -10,6 +10,7 @@ import msgspec
 
 from broker.core.topic.slots import runs
 from broker.data_directory import DROPPED_NAME, lock_directory
+from broker.identity import IDENTITY_NAME, find_identity, make_identity
 from broker.journal import cut_torn_end, damaged_lines, is_whole_snapshot
 from broker.log.check import SegmentCheck, check_topic, orphans_of, repair_topic, segments_of, strange_files
 from tweetwire.cli.connection import JsonSwitch
@@ -51,7 +52,11 @@ class Fsck(Command, kw_only=True):
     be checked.
     """
 
-    examples = ("tweetwire fsck data/broker", "tweetwire fsck data/broker --repair")
+    examples = (
+        "tweetwire fsck data/broker",
+        "tweetwire fsck data/broker --repair",
+        "tweetwire fsck data/copy --new-identity",
+    )
 
     directory: Annotated[Path, argument(FOLDER, "the broker's data directory")]
     repair: Annotated[
@@ -59,6 +64,13 @@ class Fsck(Command, kw_only=True):
         Flag(
             SWITCH,
             "rebuild indexes, and cut the bytes that a crash left after the last event; events are never removed",
+        ),
+    ] = False
+    new_identity: Annotated[
+        bool,
+        Flag(
+            SWITCH,
+            "give the folder a new identity, for a copy of another broker's folder; the rest is checked as usual",
         ),
     ] = False
     is_json: JsonSwitch = False
@@ -94,6 +106,10 @@ class Fsck(Command, kw_only=True):
         return found
 
     def _check(self) -> Iterator[Found]:
+        if self.new_identity:
+            make_identity(self.directory)
+        if (self.directory / IDENTITY_NAME).is_symlink() or (self.directory / IDENTITY_NAME).exists():
+            yield _strange(self.directory / IDENTITY_NAME, IDENTITY_NAME) or _identity(self.directory)
         for directory in sorted((self.directory / "topics").glob("*")):
             if directory.is_file() and not directory.is_symlink():
                 continue
@@ -133,7 +149,8 @@ class Fsck(Command, kw_only=True):
         console = terminal()
         if rows:
             console.print(table("", columns, rows))
-        console.print(_summary(found), soft_wrap=True)
+        identity = "".join(f"; {one.holds}" for one in found if one.file == IDENTITY_NAME and not one.lost)
+        console.print(f"{_summary(found)}{identity}", soft_wrap=True)
 
 
 def _summary(found: list[Found]) -> str:
@@ -179,6 +196,15 @@ def _strange(path: Path, name: str, *, is_folder: bool = False) -> Found | None:
         kind = (error.strerror or "").removeprefix(f"{path} is ")
         return Found(name, "not read", 0, path.lstat().st_size, [f"it is {kind}"])
     return None
+
+
+def _identity(directory: Path) -> Found:
+    found = Found(IDENTITY_NAME, "the identity", 0, (directory / IDENTITY_NAME).stat().st_size)
+    try:
+        found.holds = f"identity {find_identity(directory)}"
+    except StartError:
+        found.lost = ["it is damaged; --new-identity makes another one"]
+    return found
 
 
 def _state(path: Path) -> Found:

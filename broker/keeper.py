@@ -86,6 +86,7 @@ class Keeper:
         except OSError as error:
             logger.warning("no room on the disk; publishing is refused until there is", reason=why(error))
             self._note_room()
+        self._broker.set_identity(reserve.spend(self._data.identity))
         self._state = reserve.spend(Journal, self._data.path / "state")
         for name in self._topics_to_restore(topics):
             reserve.spend(self._broker.open_topic, name)
@@ -230,6 +231,8 @@ class Keeper:
         for topic, forgetting in forgotten.items():
             for name, events in forgetting.overtaken.items():
                 logger.warning("retention removed unsettled events", topic=topic.name, subscription=name, events=events)
+            for name, events in forgetting.unmarked.items():
+                logger.warning("retention removed events above a mark", topic=topic.name, mark=name, events=events)
         if forgotten:
             # A start restores producers from their events, so a snapshot must hold the producers before events are removed.
             await self.fold()

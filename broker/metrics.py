@@ -83,6 +83,12 @@ _SUBSCRIPTION: Final = (
     _Figure("redelivered", "events_redelivered", "deliveries that were not the first of their event", is_counter=True),
     _Figure("overtaken", "events_overtaken", "unsettled events that retention or a purge removed", is_counter=True),
 )
+_MARK: Final = (
+    _Figure("offset", "mark_offset", "offset below which every event is done elsewhere"),
+    _Figure("lag", "mark_lag_events", "events of the log at or above the mark"),
+    _Figure("excepted", "mark_excepted_events", "events below the mark that are not done"),
+    _Figure("overtaken", "mark_overtaken_events", "events above the mark that were removed", is_counter=True),
+)
 _POLICY: Final = (
     _Figure(
         "timeout_ms", "subscription_timeout_seconds", "time after which a delivery without an ack fails", scale=0.001
@@ -130,6 +136,10 @@ class BrokerCollector(Collector):
         yield _counter("connection_ends", "ended connections by reason", "reason", found.ends)
         yield from _families(_TOPIC, ("topic",), {(name,): report for name, report in topics.items()})
         yield from _families(_SUBSCRIPTION, ("topic", "subscription"), subscriptions)
+        marks: _Rows = {
+            (topic, name): figures for topic, report in topics.items() for name, figures in report["marks"].items()
+        }
+        yield from _families(_MARK, ("topic", "mark"), marks)
         policies: _Rows = {labels: figures["policy"] for labels, figures in subscriptions.items()}
         yield from _families(_POLICY, ("topic", "subscription"), policies)
 

@@ -22,7 +22,10 @@ _WILDCARDS: Final = ("*", "?", "[")
 
 
 _SUBSCRIBING: Final = frozenset(
-    {Permission.SUBSCRIBE, Permission.USE, Permission.OWN, Permission.LOOK, Permission.REDRIVE}
+    {
+        *(Permission.SUBSCRIBE, Permission.USE, Permission.OWN, Permission.MARK),
+        *(Permission.LOOK, Permission.REDRIVE),
+    }
 )
 _ADMINISTERING: Final = frozenset({Permission.REDRIVE, Permission.MANAGE, Permission.ADMIN})
 

@@ -17,9 +17,9 @@ from broker.core.desk import Desk
 from broker.core.restoration import Skipped, restore
 from broker.core.session import Session
 from broker.core.sessions import Sessions
+from broker.core.state_records import state_records
 from broker.core.steps import Outcome, Steps
-from broker.core.topic.kept import subscription_record
-from broker.core.topic.retention import Forgetting, forget_expired, retention_records
+from broker.core.topic.retention import Forgetting, forget_expired
 from broker.core.topic.topic import Topic
 from broker.core.topics import Logs, Topics
 from broker.core.verbs.table import Verbs
@@ -52,7 +52,7 @@ class Broker:
         self._desk = Desk(self._topics, self.work, self._counts, self._dates, promise)
         self._delivery = Delivery(self._topics.by_name, self.work, self._counts, self._dates)
         self._verbs = Verbs(self._desk, self._delivery, self._sessions, self.records)
-        self._handlers = self._verbs.handlers
+        self._handlers, self._reads = self._verbs.handlers, self._verbs.reading.waiting
         self._is_draining, self._trimmed_ms = False, 0
 
     @property
@@ -94,12 +94,13 @@ class Broker:
     def connect(self, peer: str, access: Access = EVERYTHING, name: str | None = None) -> Session:
         """Greet a new connection, which has `access` until it logs in."""
         session = self._sessions.add(peer, access, name)
-        self._desk.reply(session, f"+OK tweetwire broker {self.version}, type help")
+        self._desk.greet(session, self.version)
         return session
 
     def disconnect(self, session: Session, now_ms: int) -> None:
         """Return the events that a connection had in flight, and end its anonymous subscriptions."""
         self._sessions.remove(session)
+        self._reads.forget_session(session)
         self._desk.forget_session(session)
         self._verbs.requesting.forget_session(session)
         for consumer in list(session.consumers.values()):
@@ -217,18 +218,24 @@ class Broker:
         self._desk.ticks += 1
         self._delivery.tick(now_ms)
         self._verbs.requesting.tick(now_ms)
+        self._reads.end_expired(now_ms)
         if now_ms - self._trimmed_ms >= TRIM_EVERY_MS:
             self._trimmed_ms = now_ms
             for topic in self._topics:
                 topic.trim_lanes()
+
+    def set_identity(self, identity: str) -> None:
+        """Set the identity of the data folder, which ``stats`` and the greeting show."""
+        self._desk.identity = identity
 
     def set_date_shift(self, shift_ms: int) -> None:
         """Date events `shift_ms` later than the broker's clock, since the system's clock is ahead by that much."""
         self._dates.shift_ms = shift_ms
 
     def begin_drain(self) -> None:
-        """Prepare for the shutdown: keep no more refused lines, and count no failed try when a connection ends."""
+        """Prepare for the shutdown: keep no more refused lines, count no failed try when a connection ends, end all waits."""
         self._is_draining = self._desk.rejected_lines.is_closed = True
+        self._reads.close()
 
     # For the server and for gateways
 
@@ -275,19 +282,11 @@ class Broker:
 
         The caller stores the state first, and then removes the events from the logs.
         """
-        decided = {topic: forget_expired(topic, now_ms) for topic in self._topics}
-        return {topic: forgetting for topic, forgetting in decided.items() if forgetting is not None}
+        return {topic: found for topic in self._topics if (found := forget_expired(topic, now_ms)) is not None}
 
     def records(self) -> list[Record]:
         """Return records of the whole current state, for the journal."""
-        kept: list[Record] = [*self._sessions.records()]
-        for topic in self._topics:
-            kept.append(topic.producers.record(topic.name, topic.visible))
-            kept += topic.documentation.records(topic.name)
-            kept += retention_records(topic)
-            kept += [subscription_record(one, topic.visible) for one in topic.subscriptions.values() if one.is_durable]
-        kept += self._verbs.exactly_once.records()
-        return kept
+        return state_records(self._sessions, self._topics, self._verbs.exactly_once)
 
     def restore(self, records: Iterable[Record], now_ms: int) -> list[Skipped]:
         """Restore the state from `records` and the logs of the open topics. Return the offsets that the logs have lost.

@@ -8,7 +8,7 @@ from collections import defaultdict
 from typing import Final
 
 from broker.core.dates import Dates
-from broker.core.outbox import refusal_line
+from broker.core.outbox import Answer, refusal_line
 from broker.core.rejected_lines import RejectedLines
 from broker.core.session import Session
 from broker.core.steps import Outcome, Steps
@@ -17,6 +17,7 @@ from broker.core.topics import Topics
 from broker.core.work import Drop, Job, Reading, Work
 from broker.journal.records import DroppedRecord, Record
 from tweetwire.protocol.errors import Refusal
+from tweetwire.protocol.greeting import greeting_line
 
 __all__ = ["Desk"]
 
@@ -31,6 +32,8 @@ class Desk:
         self.topics = topics
         self.work = work
         self.counts = counts
+        # Set once the data folder is open
+        self.identity = ""
         self.dates = dates
         self.rejected_lines = RejectedLines(topics, work, counts)
         # How often the broker has ticked, and how many of the records given to the journal are on the disk
@@ -49,6 +52,10 @@ class Desk:
         """Add a reply of one line."""
         session.outbox.reply(f"{line}\n".encode())
         self.work.sessions.add(session)
+
+    def greet(self, session: Session, version: str) -> None:
+        """Greet a new connection."""
+        self.reply(session, greeting_line(version, self.identity))
 
     def notify(self, session: Session, line: bytes) -> None:
         """Send a notice, which answers no command."""
@@ -119,6 +126,8 @@ class Desk:
         """Fill the place of a reply that was made later. An empty `reply` means that a command still has to run."""
         if not isinstance(place, Reading):
             place.session.jobs -= place.is_awaited
+        elif place.when_done is not None:
+            place.when_done()
         place.answer.lines = reply
         self.release(place.session)
 
@@ -128,6 +137,12 @@ class Desk:
             self.topics.end_drop(place.topic.name)
         self._count_refusal(refusal)
         self.finish(place, refusal_line(refusal))
+
+    def refuse_answer(self, session: Session, answer: Answer, refusal: Refusal) -> None:
+        """Fill the place of a reply with a refusal, if no task works on the reply."""
+        self._count_refusal(refusal)
+        answer.lines = refusal_line(refusal)
+        self.release(session)
 
     # Replies that wait
 

@@ -156,6 +156,11 @@ class Outbox:
         self._await(answer)
         return answer
 
+    def enlarge(self, answer: Answer, size: int) -> None:
+        """Count `size` more bytes for a reply that is made later."""
+        answer.size += size
+        self.held += size
+
     def fail(self, topic: str, visible: int, refusal: Refusal) -> None:
         """Refuse the unconfirmed events of `topic`, which are those from offset `visible` on."""
         places: deque[_Place] = deque()

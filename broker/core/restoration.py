@@ -10,10 +10,12 @@ from msgspec import UNSET
 from broker.core.delivery.deaths import Deaths
 from broker.core.sessions import Sessions
 from broker.core.topic.kept import KeptSubscription, restore_subscription
+from broker.core.topic.marks import note_mark
 from broker.core.topic.producers import Producer
 from broker.core.topic.topic import Topic
 from broker.core.topics import Topics
 from broker.core.verbs.exactly_once import ExactlyOnce
+from broker.journal.mark_records import MarkedRecord, MarkRecord, UnmarkedRecord
 from broker.journal.records import (
     CheckpointRecord,
     ClientRecord,
@@ -46,7 +48,13 @@ __all__ = ["Skipped", "restore"]
 _READ_BYTES: Final = 4 << 20
 
 _StateRecord: TypeAlias = (
-    SubscriptionRecord | SubscriptionChange | CheckpointRecord | ForgottenRecord | ProducersRecord | PurgedRecord
+    SubscriptionRecord
+    | SubscriptionChange
+    | CheckpointRecord
+    | ForgottenRecord
+    | ProducersRecord
+    | PurgedRecord
+    | MarkRecord
 )
 
 
@@ -98,6 +106,9 @@ def restore(
     for name, below in state.purged.items():
         if name in topics.by_name and below > topics.by_name[name].log.earliest:
             topics.by_name[name].hide_below(below)
+    for name, marks in state.marks.items():
+        if name in topics.by_name:
+            topics.by_name[name].marks.restore(marks.values())
     _restore_subscriptions(topics, state.subscriptions.values())
     deaths.restore_dying((one for topic in topics for one in topic.subscriptions.values()), now_ms)
     exactly_once.restore_handshakes(handshakes)
@@ -106,7 +117,7 @@ def restore(
 
 
 class _State:
-    """The subscriptions, the producers and the purged events of topics, as stored in the records."""
+    """The subscriptions, the producers, the marks and the purged events of topics, as stored in the records."""
 
     def __init__(self) -> None:
         self.subscriptions: dict[tuple[str, str], KeptSubscription] = {}
@@ -114,6 +125,7 @@ class _State:
         self.checkpoints: list[CheckpointRecord] = []
         self.forgotten: dict[str, dict[str, int]] = defaultdict(dict)
         self.purged: dict[str, int] = {}
+        self.marks: dict[str, dict[str, MarkedRecord]] = defaultdict(dict)
 
     def note(self, record: _StateRecord) -> None:
         """Note the next record."""
@@ -127,6 +139,8 @@ class _State:
                 _forget(record, self.producers, self.checkpoints)
             case PurgedRecord():
                 self.purged[record.topic] = record.below
+            case MarkedRecord() | UnmarkedRecord():
+                note_mark(self.marks[record.topic], record)
             case SubscriptionRecord():
                 self.subscriptions[record.topic, record.name] = KeptSubscription(record)
             case UnsubscribedRecord():
@@ -184,6 +198,8 @@ def _skip_lost(topics: Topics, state: _State) -> list[Skipped]:
     reached: dict[str, int] = defaultdict(int, state.purged)
     for one in state.subscriptions.values():
         reached[one.record.topic] = max(reached[one.record.topic], one.reached)
+    for name, marks in state.marks.items():
+        reached[name] = max(reached[name], *(mark.offset for mark in marks.values()), 0)
     for table in state.producers.values():
         reached[table.topic] = max(reached[table.topic], table.scanned)
     skipped: list[Skipped] = []

@@ -6,6 +6,7 @@ from typing import Final, Protocol
 from broker.core.dates import Dates
 from broker.core.internal_topics import BROKER_TOPICS
 from broker.core.session import Session
+from broker.core.topic.marks import MarkRoom
 from broker.core.topic.producers import ProducerRoom
 from broker.core.topic.recent import Memory
 from broker.core.topic.topic import Topic
@@ -47,6 +48,7 @@ class Topics:
         self._dates = dates
         self._memory = Memory(recent_bytes)
         self._producer_room = ProducerRoom()
+        self._mark_room = MarkRoom()
         self.makes_unknown = makes_unknown
         # Topics to which only one session may publish, or no session while the topic is dropped
         self._owners: dict[str, Session | None] = {}
@@ -93,7 +95,8 @@ class Topics:
         topic = self.by_name.get(name)
         if topic is None:
             log = self._logs.open(name)
-            topic = self.by_name[name] = Topic(name, log, self._memory, self._producer_room, self._dates)
+            parts = log, self._memory, self._producer_room, self._dates
+            topic = self.by_name[name] = Topic(name, *parts, mark_room=self._mark_room)
             self.visible[name] = topic.visible
             self._work.topics.add(topic)
         return topic
@@ -149,6 +152,7 @@ class Topics:
         del self.by_name[topic.name], self.visible[topic.name]
         topic.recent.forget()
         topic.producers.forget_all()
+        topic.marks.forget_all()
 
     def keep_lost(self, names: Iterable[str]) -> None:
         """Keep as dropped those of `names` that have no topic: their logs were lost, or a drop ended half-way."""

@@ -1,5 +1,6 @@
 """The I/O that the core's decisions leave to do, for the code that has files and sockets."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar, TypeAlias
 
@@ -24,7 +25,10 @@ class Fetch:
 
 @dataclass(slots=True)
 class Reading:
-    """A ``read`` of up to `count` lines of about `bytes_max` bytes from offset `first`. The reply goes into `answer`."""
+    """A ``read`` of up to `count` lines of about `bytes_max` bytes from offset `first`. The reply goes into `answer`.
+
+    `when_done` is called once the reply is made, for a read that has waited for its first line.
+    """
 
     session: Session
     topic: Topic
@@ -32,6 +36,7 @@ class Reading:
     count: int
     bytes_max: int
     answer: Answer
+    when_done: Callable[[], None] | None = None
 
 
 @dataclass(slots=True, eq=False)

@@ -1,13 +1,14 @@
 """The records of the journal, which hold the durable state of the broker except for the events.
 
-They store subscriptions and their settled events, producers and their checkpoints, documentation, retention, and open
-handshakes. A new member of a record must have a default, so that a journal of the previous release can be read.
+They store subscriptions and their settled events, producers and their checkpoints, marks, documentation, retention, and
+open handshakes. A new member of a record must have a default, so that a journal of the previous release can be read.
 """
 
 from typing import TypeAlias
 
 from msgspec import Struct
 
+from broker.journal.mark_records import MarkRecord
 from tweetwire.protocol.failures import Attempts, Failure
 from tweetwire.protocol.policy import Policy
 from tweetwire.protocol.retention import Retention
@@ -290,6 +291,7 @@ TopicRecord: TypeAlias = (
     | ForgottenRecord
     | ProducersRecord
     | ClientRecord
+    | MarkRecord
     | DocumentationChange
     | RetentionRecord
     | PurgedRecord

@@ -82,7 +82,9 @@ def test_a_folder_that_a_kill_left_has_nothing_wrong_and_stays_as_it_is(folder: 
     before = files(folder)
     status, out = fsck()
     assert status == 0
-    assert re.fullmatch(r"no faults found in \d+ files with \d+ events and records \(\d+\.\d KiB\)\n", out)
+    assert re.fullmatch(
+        r"no faults found in \d+ files with \d+ events and records \(\d+\.\d KiB\); identity \w{22}\n", out
+    )
     assert files(folder) == before
     _, told = fsck("--json")
     assert sum(one["count"] for one in json.loads(told) if one["file"].startswith("topics/t/")) == EVENTS

@@ -14,6 +14,7 @@ class Permission(Enum):
     SUBSCRIBE = "`subscribe`"
     USE = "`subscribe`, and a subscription that is new, the user's own or shared with the user"
     OWN = "`subscribe`, and the user's own subscription; with `admin`, any"
+    MARK = "`subscribe`, and a mark that is new or the user's own; with `admin`, any"
     LOOK = "`subscribe`; clients, peers and errors only of a subscription that the user may use"
     REDRIVE = "`subscribe` and `admin`"
     MANAGE = "`publish` and `admin`; `*` includes internal topics"

@@ -178,10 +178,11 @@ def nack_line(topic: str, offset: int, message: str | None, code: str | int | No
     return b"nack %b @%b %b\n" % (word("topic", topic).encode(), number("offset", offset).encode(), error)
 
 
-def read_line(topic: str, start: Start, limit: int, bytes_max: int) -> bytes:
-    """Return the line that reads a topic's log."""
+def read_line(topic: str, start: Start, limit: int, bytes_max: int, wait_s: float = 0.0) -> bytes:
+    """Return the line that reads a topic's log, and at its end waits up to `wait_s` seconds for the next event."""
     limits = f"limit={number('limit', limit)} bytes={number('bytes_max', bytes_max)}"
-    return f"read {word('topic', topic)} {start_word(start)} {limits}\n".encode()
+    wait = f" wait={duration('wait_s', wait_s)}" if wait_s else ""
+    return f"read {word('topic', topic)} {start_word(start)} {limits}{wait}\n".encode()
 
 
 def stats_line(topic: str | None) -> bytes:

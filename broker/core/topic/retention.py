@@ -12,10 +12,15 @@ __all__ = ["Forgetting", "forget_expired", "retention_records"]
 
 
 class Forgetting(NamedTuple):
-    """A topic forgets all events below offset `below`. `overtaken` counts the unsettled events that each subscription loses."""
+    """A topic forgets all events below offset `below`.
+
+    `overtaken` counts the unsettled events that each subscription loses, and `unmarked` the events that each mark has not
+    passed.
+    """
 
     below: int
     overtaken: dict[str, int]
+    unmarked: dict[str, int]
 
 
 def forget_expired(topic: Topic, now_ms: int) -> Forgetting | None:
@@ -33,7 +38,8 @@ def forget_expired(topic: Topic, now_ms: int) -> Forgetting | None:
     # The subscriptions have already skipped purged events.
     passing = topic.subscriptions if below > log.earliest else {}
     overtaken = {name: subscription.overtake(below) for name, subscription in passing.items()}
-    return Forgetting(below, {name: count for name, count in overtaken.items() if count})
+    unmarked = topic.marks.overtake(log.earliest, below)
+    return Forgetting(below, {name: count for name, count in overtaken.items() if count}, unmarked)
 
 
 def retention_records(topic: Topic) -> list[RetentionRecord | PurgedRecord]:
@@ -49,6 +55,12 @@ def retention_records(topic: Topic) -> list[RetentionRecord | PurgedRecord]:
 
 
 def _needed(topic: Topic) -> int | None:
-    """Return the lowest offset that a durable subscription has not settled, None if no subscription is durable."""
+    """Return the lowest offset that a durable subscription has not settled, or that a mark has not passed.
+
+    Return None if no subscription is durable and there is no mark.
+    """
     durable = [subscription for subscription in topic.subscriptions.values() if subscription.is_durable]
-    return min((one.lowest_unsettled(topic.visible) for one in durable), default=None)
+    needed = [one.lowest_unsettled(topic.visible) for one in durable]
+    if (marked := topic.marks.lowest()) is not None:
+        needed.append(marked)
+    return min(needed, default=None)

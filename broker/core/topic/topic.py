@@ -19,6 +19,7 @@ from broker.core.steps import Steps
 from broker.core.topic.ages import Ages
 from broker.core.topic.documentation import Documentation
 from broker.core.topic.lanes import Lanes
+from broker.core.topic.marks import MarkRoom, Marks
 from broker.core.topic.producers import ProducerRoom, Producers
 from broker.core.topic.recent import Memory, RecentLines
 from broker.core.topic.subscription import Subscription
@@ -54,6 +55,8 @@ class Topic:
         memory: Memory,
         room: ProducerRoom | None = None,
         dates: Dates | None = None,
+        *,
+        mark_room: MarkRoom | None = None,
     ) -> None:
         self.name = name
         self.log = log
@@ -62,6 +65,7 @@ class Topic:
         self.recent = RecentLines(self.visible, memory)
         self.producers = Producers(room)
         self.documentation = Documentation()
+        self.marks = Marks(mark_room)
         self.retention = DEFAULT_RETENTION.get(name, Retention())
         self.subscriptions: dict[str, Subscription] = {}
         self.published = 0

@@ -108,7 +108,12 @@ class Figures:
         return self._topics.answer(access, lambda _, parts: b"+OK topics [%b]\n" % b",".join(parts))
 
     def _with_counts(self, names: list[bytes], parts: list[bytes]) -> bytes:
-        counts = {"connections": len(self._sessions), **self._desk.counts, "handshakes": self._handshakes()}
+        counts = {
+            "identity": self._desk.identity,
+            "connections": len(self._sessions),
+            **self._desk.counts,
+            "handshakes": self._handshakes(),
+        }
         topics = b",".join(b'"%b":%b' % pair for pair in zip(names, parts, strict=True))
         return b'+OK stats %b,"topics":{%b}}\n' % (_encode(counts)[:-1], topics)
 
@@ -133,7 +138,7 @@ def _figures_part(topic: Topic) -> Steps[bytes]:
         subscriptions.append(b'"%b":%b' % (name.encode(), _encode(_subscription(subscription))))
         if number % SUBSCRIPTIONS_A_SLICE == 0:
             yield None
-    figures = {
+    figures: dict[str, Any] = {
         "earliest": topic.log.earliest,
         "next": topic.visible,
         "bytes": topic.log.size,
@@ -142,6 +147,7 @@ def _figures_part(topic: Topic) -> Steps[bytes]:
         "producers": len(topic.producers.stored),
         "unconfirmed": topic.next - topic.visible,
     }
+    figures["marks"] = topic.marks.report(topic.log.earliest, topic.visible)
     return b'%b,"subscriptions":{%b}}' % (_encode(figures)[:-1], b",".join(subscriptions))
 
 

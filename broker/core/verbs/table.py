@@ -9,6 +9,7 @@ from broker.core.topic.topic import Topic
 from broker.core.verbs.documenting import Documenting
 from broker.core.verbs.exactly_once import ExactlyOnce
 from broker.core.verbs.handler import Handlers
+from broker.core.verbs.marking import Marking
 from broker.core.verbs.publishing import Publishing
 from broker.core.verbs.reading import ReadingVerbs
 from broker.core.verbs.references import References
@@ -40,13 +41,15 @@ class Verbs:
         self.reporting = Reporting(desk, sessions, self.exactly_once.report)
         self.subscribing = Subscribing(desk, delivery, sessions, self.exactly_once)
         documenting = Documenting(desk)
-        self.topics = TopicVerbs(desk, sessions, self.subscribing, documenting, self.exactly_once)
+        self.reading = ReadingVerbs(desk)
+        self.topics = TopicVerbs(desk, sessions, self.subscribing, documenting, self.exactly_once, reading=self.reading)
         self.handlers: Handlers = {
             **self.publishing.handlers,
             **self.requesting.handlers,
             **Settling(desk, delivery, references).handlers,
             **self.subscribing.handlers,
-            **ReadingVerbs(desk).handlers,
+            **self.reading.handlers,
+            **Marking(desk).handlers,
             **self.reporting.handlers,
             **StateVerbs(desk, records).handlers,
             **documenting.handlers,
@@ -60,6 +63,7 @@ class Verbs:
         """Send the replies, and continue the handshakes, that waited until the log of a topic had their events."""
         self.exactly_once.note_written(topic)
         self._desk.confirm_stored(topic)
+        self.reading.waiting.note_visible(topic)
         self.requesting.note_stored(topic, batch)
 
     def note_unstored(self, topic: Topic, refusal: Refusal) -> None:

@@ -11,6 +11,7 @@ from broker.core.verbs.documenting import Documenting
 from broker.core.verbs.exactly_once import ExactlyOnce
 from broker.core.verbs.finding import start_offset
 from broker.core.verbs.handler import Handlers
+from broker.core.verbs.reading import ReadingVerbs
 from broker.core.verbs.subscribing import Subscribing
 from broker.core.work import Drop
 from broker.journal.records import PurgedRecord, RetentionRecord
@@ -32,12 +33,15 @@ class TopicVerbs:
         subscribing: Subscribing,
         documenting: Documenting,
         exactly_once: ExactlyOnce,
+        *,
+        reading: ReadingVerbs,
     ) -> None:
         self._desk = desk
         self._sessions = sessions
         self._subscribing = subscribing
         self._documenting = documenting
         self._exactly_once = exactly_once
+        self._reading = reading
         self.handlers: Handlers = {
             commands.Create: self.create,
             commands.Drop: self.drop,
@@ -78,6 +82,7 @@ class TopicVerbs:
         """Hide the events before a place immediately. Retention removes whole segments of them later."""
         topic = self._desk.topics.find(command.topic)
         below = topic.nearest_place(start_offset(topic, command.before, now_ms))
+        topic.marks.overtake(topic.log.earliest, below)
         topic.hide_below(below)
         # This may be a repeated command, and the record of the first one may not be on the disk yet. So keep a record in any
         # case.
@@ -121,5 +126,6 @@ class TopicVerbs:
             self._sessions.note_attached(session)
         self._sessions.forget_topic(topic.name)
         self._exactly_once.forget_topic(topic.name)
+        self._reading.waiting.forget_topic(topic)
         self._documenting.note_dropped(topic.documentation)
         self._desk.forget_topic(drop)

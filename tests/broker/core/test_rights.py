@@ -53,6 +53,7 @@ NEEDS_LOGIN: Final = (
     ),
     *("redrive t as=s all", "unsettled t as=s", "backlog t as=s", "clients", "describe t", "describe t text"),
     *("schema t", "schema t none", "comment t text", "retain t", "retain t age=1d", "chain t @0"),
+    *("mark t as=m @0", "unmark t as=m", "marks t"),
     *("create t", "drop t", "purge t", "seek t as=s to=0", "pause t as=s", "resume t as=s", "discard t as=s all"),
 )
 
@@ -97,6 +98,8 @@ MATRIX: Final = [
     *((line, READING) for line in ("sub t", "sub t as=new", "sub t as=new create", "unsub t", "unsub t as=new")),
     *((line, READING) for line in ("ack t @0", "nack t @0", "extend t @0", "pubrec t @0", "pubcomp t @0")),
     ("begin t @0", READING),
+    *((line, READING) for line in ("mark t as=new @0", "unmark t as=new", "marks t")),
+    *((line, {"admin"}) for line in ("mark t as=alices @1", "unmark t as=alices")),
     *((line, READING) for line in ("read t 0", "last t p", "chain t @0", "describe t", "schema t", "dead topic=t")),
     *((line, READING) for line in ("explain t @0 as=alices", "unsettled t as=alices", "backlog t as=alices")),
     *((line, {"admin"}) for line in ("sub t as=alices", "sub t as=alices tries=1", "unsub t as=alices end")),
@@ -141,7 +144,7 @@ def test_each_permission_allows_its_commands_alone(line: str, allowed: set[str])
     line = line.replace("{}", '{"id":"x","msg":1}') if line.startswith("pub") else line
     for name, access in USERS.items():
         core = Core("t", "u")
-        connect(core, ALICE, "sub t as=alices")
+        connect(core, ALICE, "sub t as=alices", "mark t as=alices @0")
         core.publish("e0", "e1", "e2")
         session = core.connect()
         session.access = access

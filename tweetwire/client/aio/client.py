@@ -9,12 +9,14 @@ from tweetwire.client.aio.commands import AsyncCommands
 from tweetwire.client.aio.handshakes import AsyncOncePublishing
 from tweetwire.client.aio.lifetime import AsyncLifetime
 from tweetwire.client.aio.link import AsyncLink
+from tweetwire.client.aio.marks import AsyncMarks
 from tweetwire.client.aio.once_publisher import OncePublisher
 from tweetwire.client.aio.once_subscription import ExactlyOnceSubscription
 from tweetwire.client.aio.publisher import OnConfirm, Publisher
 from tweetwire.client.aio.subscription import Subscription
 from tweetwire.client.engine import ClientEngine
 from tweetwire.client.engine.publishes import PublishCommand
+from tweetwire.client.engine.read_wait import longest_wait_s
 from tweetwire.protocol import requests
 from tweetwire.protocol.events import Event, encode_event
 from tweetwire.protocol.failures import Cause
@@ -24,7 +26,7 @@ from tweetwire.protocol.requests import Start, SubscribeRequest
 __all__ = ["Client"]
 
 
-class Client(AsyncLifetime, AsyncCommands):
+class Client(AsyncLifetime, AsyncCommands, AsyncMarks):
     """An async client of the broker that reconnects by itself. Use it in an ``async with`` block.
 
     After a lost connection, the client connects again, with growing pauses and without a limit of time. Its subscriptions
@@ -75,6 +77,7 @@ class Client(AsyncLifetime, AsyncCommands):
         line_bytes_max: int = 64 << 20,
     ) -> None:
         self._line_bytes_max = line_bytes_max
+        self._read_wait_s = longest_wait_s(timeout_s)
         engine = ClientEngine(requests.hello_line(name, token), line_bytes_max)
         super().__init__(
             AsyncLink(address, name, engine, tls=tls, timeout_s=timeout_s),

@@ -1,14 +1,17 @@
 """The async client's commands with one answer: reading a log, producers, topics, figures, and commands as typed."""
 
 from collections.abc import Sequence
+from time import monotonic
 from typing import Any, Literal
 
 import anyio
 
 from tweetwire.client.aio.link import AsyncLink
 from tweetwire.client.engine.commands import ReadCommand
+from tweetwire.client.engine.read_wait import PAUSE_S, ReadWait
 from tweetwire.client.engine.requests import RequestCommand, reply_command
 from tweetwire.protocol import admin_requests, replies, requests
+from tweetwire.protocol.errors import Refusal
 from tweetwire.protocol.events import Event, StoredEvent, encode_event
 from tweetwire.protocol.replies import Page, ProducerPosition, Receipt, TopicInfo
 from tweetwire.protocol.requests import Start
@@ -24,6 +27,7 @@ class AsyncCommands:
 
     _link: AsyncLink
     _line_bytes_max: int
+    _read_wait_s: float
 
     async def request(self, topic: str, event: Event, *, timeout_s: float = 5.0) -> StoredEvent:
         """Publish an event, and wait for the reply of a responder.
@@ -77,7 +81,9 @@ class AsyncCommands:
         await self._link.outcome(command)
         return command.receipt
 
-    async def read(self, topic: str, offset: Start, *, limit: int = 1000, bytes_max: int = 1 << 20) -> Page:
+    async def read(
+        self, topic: str, offset: Start, *, limit: int = 1000, bytes_max: int = 1 << 20, wait_s: float = 0.0
+    ) -> Page:
         """Read events from the log, without a subscription.
 
         Args:
@@ -85,6 +91,8 @@ class AsyncCommands:
             offset: Where to start: an offset, ``earliest``, ``latest``, or a time (ISO 8601).
             limit: Largest number of events.
             bytes_max: Approximate size limit of all events together, in bytes.
+            wait_s: Longest wait for the next event at the end of the log, in seconds. The replies to later commands of
+                this client wait, too; so a program that reads in a loop needs a separate client for it.
 
         Returns:
             The events, and the offset to continue from.
@@ -92,10 +100,20 @@ class AsyncCommands:
         Raises:
             Refusal: The broker refuses to read, for example because the topic does not exist.
         """
-        line = requests.read_line(topic, offset, limit, bytes_max)
-        command = self._link.send(ReadCommand(line, limit, bytes_max + self._line_bytes_max))
-        await self._link.outcome(command)
-        return replies.page(command.lines, command.after)
+        wait = ReadWait(wait_s, self._read_wait_s, monotonic())
+        while True:
+            line = requests.read_line(topic, offset, limit, bytes_max, wait.next_s(monotonic()))
+            command = self._link.send(ReadCommand(line, limit, bytes_max + self._line_bytes_max))
+            try:
+                await self._link.outcome(command)
+            except Refusal as refusal:
+                if not wait.outlasts(refusal, monotonic()):
+                    raise
+                await anyio.sleep(PAUSE_S)
+                continue
+            if command.lines or wait.is_over(monotonic()):
+                return replies.page(command.lines, command.after)
+            offset = command.after
 
     async def last(self, topic: str, producer: str) -> ProducerPosition | None:
         """Return the position of a producer on a topic, or None if the topic does not know the producer. Raises Refusal."""

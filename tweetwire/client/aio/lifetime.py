@@ -126,6 +126,11 @@ class AsyncLifetime:
         return self._engine.is_connected
 
     @property
+    def broker_identity(self) -> str | None:
+        """The identity of the broker's data folder, as the last greeting showed it. None if the broker shows none."""
+        return self._engine.identity
+
+    @property
     def connects(self) -> int:
         """The number of connections made so far."""
         return self._engine.connects

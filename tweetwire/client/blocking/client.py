@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Literal, Self
 
 from tweetwire.client.blocking.commands import BlockingCommands
 from tweetwire.client.blocking.link import BlockingLink
+from tweetwire.client.blocking.marks import BlockingMarks
 from tweetwire.client.blocking.publishing import CHUNK, Answered, BlockingPublisher
 from tweetwire.client.blocking.subscription import SyncSubscription
 from tweetwire.client.engine import ClientEngine
 from tweetwire.client.engine.commands import SubscribeCommand
 from tweetwire.client.engine.publishes import PublishCommand
+from tweetwire.client.engine.read_wait import longest_wait_s
 from tweetwire.protocol import requests
 from tweetwire.protocol.events import Event, encode_event
 from tweetwire.protocol.failures import Cause
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["SyncClient"]
 
 
-class SyncClient(BlockingCommands):
+class SyncClient(BlockingCommands, BlockingMarks):
     """A blocking client of the broker that reconnects by itself. Use it in a ``with`` block, in one thread at a time.
 
     The client connects when it is made. After a lost connection, the current or next call connects again, with growing
@@ -79,6 +81,7 @@ class SyncClient(BlockingCommands):
     ) -> None:
         self.address = address
         self._line_bytes_max = line_bytes_max
+        self._read_wait_s = longest_wait_s(timeout_s)
         self._engine = ClientEngine(requests.hello_line(name, token), line_bytes_max)
         self._spool: Spool | None = None
         with ExitStack() as stack:
@@ -106,6 +109,11 @@ class SyncClient(BlockingCommands):
         The broker takes the events in flight back. The spool keeps unfinished handshakes for the next client.
         """
         self._stack.close()
+
+    @property
+    def broker_identity(self) -> str | None:
+        """The identity of the broker's data folder, as the last greeting showed it. None if the broker shows none."""
+        return self._engine.identity
 
     @property
     def connects(self) -> int:

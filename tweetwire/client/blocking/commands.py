@@ -1,13 +1,15 @@
 """The blocking client's commands with one answer: reading a log, producers, topics, figures, and commands as typed."""
 
 from collections.abc import Sequence
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any, Literal
 
 from tweetwire.client.blocking.link import BlockingLink
 from tweetwire.client.engine.commands import ReadCommand
+from tweetwire.client.engine.read_wait import PAUSE_S, ReadWait
 from tweetwire.client.engine.requests import RequestCommand, reply_command
 from tweetwire.protocol import admin_requests, replies, requests
+from tweetwire.protocol.errors import Refusal
 from tweetwire.protocol.events import Event, StoredEvent, encode_event
 from tweetwire.protocol.replies import Page, ProducerPosition, Receipt, TopicInfo
 from tweetwire.protocol.requests import Start
@@ -23,6 +25,7 @@ class BlockingCommands:
 
     _link: BlockingLink
     _line_bytes_max: int
+    _read_wait_s: float
 
     def request(self, topic: str, event: Event, *, timeout_s: float = 5.0) -> StoredEvent:
         """Publish an event, and wait for the reply of a responder. `Client.request` describes the arguments and errors.
@@ -75,7 +78,13 @@ class BlockingCommands:
         return command.receipt
 
     def read_lines(
-        self, topic: str, offset: int | str, *, limit: int = 10_000, bytes_max: int = 8 << 20
+        self,
+        topic: str,
+        offset: int | str,
+        *,
+        limit: int = 10_000,
+        bytes_max: int = 8 << 20,
+        wait_s: float = 0.0,
     ) -> tuple[list[bytes], int]:
         """Read events from the log as stored lines, without a subscription.
 
@@ -84,6 +93,7 @@ class BlockingCommands:
             offset: Where to start: an offset, ``earliest``, ``latest``, or a time (ISO 8601).
             limit: Largest number of lines.
             bytes_max: Approximate size limit of all lines together, in bytes.
+            wait_s: Longest wait for the next event at the end of the log, in seconds.
 
         Returns:
             The lines, which are JSON without a line end, and the offset to continue from.
@@ -92,15 +102,22 @@ class BlockingCommands:
             Refusal: The broker refuses to read, for example because the topic does not exist.
             BrokerLost: See `SyncClient`.
         """
-        line = requests.read_line(topic, offset, limit, bytes_max)
-        command = ReadCommand(line, limit, bytes_max + self._line_bytes_max)
-        self._link.run(command)
-        command.outcome()
-        return command.lines, command.after
+        wait = ReadWait(wait_s, self._read_wait_s, monotonic())
+        while True:
+            line = requests.read_line(topic, offset, limit, bytes_max, wait.next_s(monotonic()))
+            command = ReadCommand(line, limit, bytes_max + self._line_bytes_max)
+            self._link.run(command)
+            if isinstance(command.error, Refusal) and wait.outlasts(command.error, monotonic()):
+                sleep(PAUSE_S)
+                continue
+            command.outcome()
+            if command.lines or wait.is_over(monotonic()):
+                return command.lines, command.after
+            offset = command.after
 
-    def read(self, topic: str, offset: int | str, *, limit: int = 1000) -> Page:
+    def read(self, topic: str, offset: int | str, *, limit: int = 1000, wait_s: float = 0.0) -> Page:
         """Read up to `limit` events from the log, as `read_lines` does, and return them with the offset to continue from."""
-        return replies.page(*self.read_lines(topic, offset, limit=limit))
+        return replies.page(*self.read_lines(topic, offset, limit=limit, wait_s=wait_s))
 
     def last(self, topic: str, producer: str) -> ProducerPosition | None:
         """Return the position of a producer on a topic, or None if the topic does not know it. Raises Refusal, BrokerLost."""

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 from tweetwire.client.engine.subscription import SubscriptionState
 from tweetwire.protocol import replies
 from tweetwire.protocol.errors import BrokerError, BrokerLost, ProtocolError, Refusal
+from tweetwire.protocol.greeting import identity_of
 
 __all__ = [
     "AckCommand",
@@ -130,10 +131,18 @@ class ConnectionCommand(Command):
 
 
 class GreetingCommand(ConnectionCommand):
-    """Stands for the broker's greeting: it sends nothing, and the greeting is its reply."""
+    """Stands for the broker's greeting: it sends nothing, and the greeting is its reply.
 
-    def __init__(self) -> None:
+    `on_identity` is called with the identity of the broker's data folder, or with None if the broker does not show it.
+    """
+
+    def __init__(self, on_identity: Callable[[str | None], None]) -> None:
         super().__init__(b"")
+        self._on_identity = on_identity
+
+    def answer(self, reply: bytes) -> bool:
+        self._on_identity(identity_of(reply))
+        return super().answer(reply)
 
     def fits(self, reply: bytes) -> bool:
         return reply.startswith(b"+OK ")

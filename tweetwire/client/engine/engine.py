@@ -35,12 +35,14 @@ class ClientEngine:
 
     Attributes:
         connects: Number of connections so far.
+        identity: Identity of the broker's data folder, as the last greeting showed it, or None if it showed none.
         queued_bytes: Number of bytes that wait to be sent.
     """
 
     def __init__(self, hello: bytes, line_bytes_max: int) -> None:
         self.subscriptions = SubscriptionTable()
         self.connects = 0
+        self.identity: str | None = None
         self.is_connected = False
         self.queued_bytes = 0
         self._hello = hello
@@ -74,7 +76,7 @@ class ClientEngine:
         self.is_connected = True
         self.connects += 1
         hello = HelloCommand(self._hello)
-        first = [GreetingCommand(), hello, *self.subscriptions.resume_commands()]
+        first = [GreetingCommand(self._note_identity), hello, *self.subscriptions.resume_commands()]
         for line in self._unanswered.begin_again(first):
             self._put(line)
         return hello
@@ -140,6 +142,9 @@ class ClientEngine:
         self._unanswered.fail(error)
         self.end_connection()
         self.subscriptions.fail(error)
+
+    def _note_identity(self, identity: str | None) -> None:
+        self.identity = identity
 
     def _put(self, data: bytes) -> None:
         if self.is_connected and data:

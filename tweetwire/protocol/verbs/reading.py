@@ -2,26 +2,33 @@
 
 from typing import ClassVar, Final
 
+from tweetwire.protocol.errors import Refusal
 from tweetwire.protocol.names import check_name
 from tweetwire.protocol.options import LIMIT_MAX, Options
 from tweetwire.protocol.permissions import Permission
 from tweetwire.protocol.positions import Position, read_position
+from tweetwire.protocol.units import parse_seconds
 from tweetwire.protocol.verbs.verb import Command, Verb
 from tweetwire.protocol.words import words_of
 
 __all__ = ["READING_VERBS", "Read"]
 
 READ_BYTES_MAX: Final = 16 << 20
+WAIT_MS_MAX: Final = 60_000
 
 
 class Read(Command):
-    """``read <topic> <offset>|earliest|latest|<time> [limit=…] [bytes=…]``: read events from the log."""
+    """``read <topic> <offset>|earliest|latest|<time> [limit=…] [bytes=…] [wait=…]``: read events from the log.
+
+    At the end of the log, wait up to `wait_ms` for the next event.
+    """
 
     permission: ClassVar = Permission.SUBSCRIBE
     topic: str
     start: Position
     limit: int
     bytes_max: int
+    wait_ms: int = 0
 
 
 def _read(rest: bytes) -> Read:
@@ -32,9 +39,20 @@ def _read(rest: bytes) -> Read:
         start=read_position(start),
         limit=options.number("limit", 1000, 1, LIMIT_MAX),
         bytes_max=options.number("bytes", 1 << 20, 1, READ_BYTES_MAX),
+        wait_ms=_wait_ms(options.text("wait")),
     )
     options.end()
     return command
+
+
+def _wait_ms(text: str | None) -> int:
+    try:
+        wait_ms = 0 if text is None else round(parse_seconds(text) * 1000)
+    except ValueError as error:
+        raise Refusal("bad_arguments", f"wait: {error}") from None
+    if wait_ms > WAIT_MS_MAX:
+        raise Refusal("bad_arguments", f"wait is at most {WAIT_MS_MAX // 1000}s; read again after that")
+    return wait_ms
 
 
 READING_VERBS: Final = (
@@ -42,7 +60,8 @@ READING_VERBS: Final = (
         name="read",
         parse=_read,
         commands=(Read,),
-        usage="read <topic> <offset>|earliest|latest|<time> [limit=1000] [bytes=1048576]",
-        summary="reads events from the log, without a subscription",
+        usage="read <topic> <offset>|earliest|latest|<time> [limit=1000] [bytes=1048576] [wait=0s]",
+        summary="reads events from the log, without a subscription; with wait, waits at the end of the log for the next"
+        " event",
     ),
 )

@@ -5,6 +5,7 @@ from typing import Final
 from tweetwire.protocol.errors import Refusal
 from tweetwire.protocol.verbs.documenting import DOCUMENTING_VERBS
 from tweetwire.protocol.verbs.exactly_once import EXACTLY_ONCE_VERBS
+from tweetwire.protocol.verbs.marking import MARKING_VERBS
 from tweetwire.protocol.verbs.publishing import PUBLISHING_VERBS
 from tweetwire.protocol.verbs.reading import READING_VERBS
 from tweetwire.protocol.verbs.reporting import REPORTING_VERBS
@@ -28,6 +29,7 @@ VERBS: Final[tuple[Verb, ...]] = (
     *EXACTLY_ONCE_VERBS,
     *STEERING_VERBS,
     *READING_VERBS,
+    *MARKING_VERBS,
     *REPORTING_VERBS,
     *DOCUMENTING_VERBS,
     *TOPICS_VERBS,

@@ -122,7 +122,7 @@ async def test_a_new_connection_begins_with_the_first_commands_and_says_again_wh
     unanswered.take([b"+OK read t 2 next=2", EVENT])
     unanswered.end_connection()
     hello = SubscribeCommand(subscription.resume_line(), subscription)
-    assert unanswered.begin_again([GreetingCommand(), hello]) == [
+    assert unanswered.begin_again([GreetingCommand(lambda _: None), hello]) == [
         b"sub t as=me from=latest prefetch=1\n",
         b"read t 0\n",
         b"ping\n",

@@ -1,0 +1,23 @@
+"""The records of the whole durable state, except for the events."""
+
+from broker.core.sessions import Sessions
+from broker.core.topic.kept import subscription_record
+from broker.core.topic.retention import retention_records
+from broker.core.topics import Topics
+from broker.core.verbs.exactly_once import ExactlyOnce
+from broker.journal.records import Record
+
+__all__ = ["state_records"]
+
+
+def state_records(sessions: Sessions, topics: Topics, exactly_once: ExactlyOnce) -> list[Record]:
+    """Return records of the whole current state, for a snapshot or a backup."""
+    kept: list[Record] = [*sessions.records()]
+    for topic in topics:
+        kept.append(topic.producers.record(topic.name, topic.visible))
+        kept += topic.documentation.records(topic.name)
+        kept += retention_records(topic)
+        kept += topic.marks.records(topic.name)
+        kept += [subscription_record(one, topic.visible) for one in topic.subscriptions.values() if one.is_durable]
+    kept += exactly_once.records()
+    return kept

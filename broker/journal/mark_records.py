@@ -1,0 +1,32 @@
+"""The records of marks, see `broker.core.topic.marks`."""
+
+from typing import TypeAlias
+
+from msgspec import Struct
+
+__all__ = ["MarkRecord", "MarkedRecord", "UnmarkedRecord"]
+
+
+class MarkedRecord(Struct, tag="marked", omit_defaults=True):
+    """A mark that was made or moved: every event below `offset` is done elsewhere, except those at the offsets `excepted`.
+
+    In a journal, `excepted` has only the exceptions that are new; in a snapshot, it has all. `owners` are the users that own
+    the mark.
+    """
+
+    topic: str
+    name: str
+    offset: int
+    excepted: list[int] = []
+    checkpoint: str | None = None
+    owners: list[str] = []
+
+
+class UnmarkedRecord(Struct, tag="unmarked"):
+    """The end of a mark, which is forgotten."""
+
+    topic: str
+    name: str
+
+
+MarkRecord: TypeAlias = MarkedRecord | UnmarkedRecord

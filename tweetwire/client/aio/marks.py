@@ -1,0 +1,48 @@
+"""The async client's commands about marks."""
+
+from collections.abc import Iterable
+
+from tweetwire.client.aio.link import AsyncLink
+from tweetwire.protocol import mark_replies, mark_requests
+from tweetwire.protocol.mark_replies import MarkInfo
+
+__all__ = ["AsyncMarks"]
+
+
+class AsyncMarks:
+    """The part of `Client` that reports, with marks, how far another system has the events of a topic.
+
+    It is a base class, so that a user calls these commands as methods of the client. The client sets the attributes.
+    """
+
+    _link: AsyncLink
+
+    async def mark(
+        self, topic: str, name: str, offset: int, *, excepted: Iterable[int] = (), checkpoint: str | None = None
+    ) -> int:
+        """Report that every event of a topic below an offset is done elsewhere. Returns once this is on the broker's disk.
+
+        Args:
+            topic: The topic.
+            name: Name of the mark, which is made if it does not exist.
+            offset: The offset. A mark that is already further stays where it is.
+            excepted: Offsets below `offset` whose events are not done. Those below the mark as it was are ignored.
+            checkpoint: One word to store with the mark, of at most 4,096 bytes. None keeps the one that it has.
+
+        Returns:
+            The offset of the mark.
+
+        Raises:
+            Refusal: For example, the log ends before `offset`, or the mark belongs to another user.
+            ValueError: `checkpoint` is not one word, or an exception is not below `offset`.
+        """
+        lines = mark_requests.mark_lines(topic, name, offset, excepted, checkpoint)
+        return [mark_replies.marked_at(await self._link.ask(line)) for line in lines][-1]
+
+    async def unmark(self, topic: str, name: str) -> None:
+        """Forget a mark, so that retention no longer waits for it. Raises Refusal."""
+        await self._link.ask(mark_requests.unmark_line(topic, name))
+
+    async def marks(self, topic: str) -> list[MarkInfo]:
+        """Return the marks of a topic, in the order of their names. Raises Refusal."""
+        return mark_replies.marks_answer(await self._link.ask(mark_requests.marks_line(topic)))

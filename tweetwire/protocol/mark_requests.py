@@ -1,0 +1,52 @@
+"""The lines of marks, made from arguments. The invariant is that of `requests`."""
+
+from collections.abc import Iterable
+
+from tweetwire.protocol.request_words import REFS_PER_LINE, encoded, number, word
+from tweetwire.protocol.verbs.marking import CHECKPOINT_BYTES_MAX
+
+__all__ = ["mark_lines", "marks_line", "unmark_line"]
+
+
+def mark_lines(
+    topic: str, name: str, offset: int, excepted: Iterable[int] = (), checkpoint: str | None = None
+) -> list[bytes]:
+    """Return the lines that move a mark to `offset`.
+
+    Usually this is one line. With more than `REFS_PER_LINE` exceptions, the earlier lines move the mark over a part of them.
+    """
+    head = f"mark {word('topic', topic)} as={word('name', name)}"
+    offsets = sorted(set(_checked(offset, excepted)))
+    parts = [offsets[at : at + REFS_PER_LINE] for at in range(0, len(offsets), REFS_PER_LINE)] or [[]]
+    # The checkpoint belongs to the last offset.
+    lines = [_line(head, part[-1] + 1, part) for part in parts[:-1]]
+    kept = "" if checkpoint is None else f" checkpoint={_checkpoint(checkpoint)}"
+    return [*lines, _line(f"{head}{kept}", offset, parts[-1])]
+
+
+def unmark_line(topic: str, name: str) -> bytes:
+    """Return the line that forgets a mark."""
+    return f"unmark {word('topic', topic)} as={word('name', name)}\n".encode()
+
+
+def marks_line(topic: str) -> bytes:
+    """Return the line that asks for the marks of a topic."""
+    return f"marks {word('topic', topic)}\n".encode()
+
+
+def _line(head: str, offset: int, excepted: Iterable[int]) -> bytes:
+    refs = "".join(f" @{one}" for one in excepted)
+    return encoded(f"{head} @{number('offset', offset)}{' except' if refs else ''}{refs}\n")
+
+
+def _checked(offset: int, excepted: Iterable[int]) -> Iterable[int]:
+    for one in excepted:
+        if int(number("excepted", one)) >= offset:
+            raise ValueError(f"the exception {one} is not below the mark's offset {offset}")
+        yield one
+
+
+def _checkpoint(text: str) -> str:
+    if len(word("checkpoint", text).encode()) > CHECKPOINT_BYTES_MAX:
+        raise ValueError(f"checkpoint {text[:40]!r}… has more than {CHECKPOINT_BYTES_MAX} bytes")
+    return text

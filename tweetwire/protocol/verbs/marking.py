@@ -1,0 +1,128 @@
+"""The verbs of marks: ``mark``, ``unmark`` and ``marks``.
+
+A mark is a durable, named statement about a topic: every event below its offset is done elsewhere.
+"""
+
+from typing import ClassVar, Final
+
+from tweetwire.protocol.errors import Refusal
+from tweetwire.protocol.names import check_name
+from tweetwire.protocol.options import Options
+from tweetwire.protocol.permissions import Permission
+from tweetwire.protocol.verbs.verb import Command, Verb
+from tweetwire.protocol.words import WrongUsage, ref_of, words_of
+
+__all__ = ["CHECKPOINT_BYTES_MAX", "EXCEPTED_MAX", "MARKING_VERBS", "NO_MARK", "Mark", "Marks", "Unmark"]
+
+EXCEPTED_MAX: Final = 1000
+"""The most offsets after ``except`` in one line."""
+CHECKPOINT_BYTES_MAX: Final = 4096
+NO_MARK: Final = "none"
+"""The word that stands for no mark where marks are listed, so no mark has this name."""
+
+
+class Mark(Command):
+    """``mark <topic> as=<name> [checkpoint=…] @<offset> [except @<n>…]``: all events below `offset` are done elsewhere.
+
+    The events at the offsets `excepted` are not done. If `checkpoint` is None, the mark keeps the one that it has.
+    """
+
+    permission: ClassVar = Permission.MARK
+    topic: str
+    name: str
+    offset: int
+    excepted: list[int]
+    checkpoint: str | None
+
+
+class Unmark(Command):
+    """``unmark <topic> as=<name>``: forget a mark."""
+
+    permission: ClassVar = Permission.MARK
+    topic: str
+    name: str
+
+
+class Marks(Command):
+    """``marks <topic>``: show the marks of a topic."""
+
+    permission: ClassVar = Permission.SUBSCRIBE
+    topic: str
+
+
+def mark_name(name: str) -> str:
+    """Return the name of a mark. Raises Refusal ``bad_name``."""
+    if name.lower() == NO_MARK:
+        raise Refusal("bad_name", f"{NO_MARK} stands for no mark; choose another name")
+    return check_name(name)
+
+
+def _mark(rest: bytes) -> Mark:
+    topic, *words = words_of(rest, 3)
+    at = next((number for number, word in enumerate(words) if word.startswith("@")), len(words))
+    options = Options(words[:at])
+    name, checkpoint = options.text("as"), options.text("checkpoint")
+    options.end()
+    if name is None or at == len(words):
+        raise WrongUsage
+    if checkpoint is not None and len(checkpoint.encode()) > CHECKPOINT_BYTES_MAX:
+        raise Refusal("bad_arguments", f"the checkpoint of a mark has at most {CHECKPOINT_BYTES_MAX} bytes")
+    return Mark(check_name(topic), mark_name(name), _offset(words[at]), _excepted(words[at + 1 :]), checkpoint)
+
+
+def _excepted(words: list[str]) -> list[int]:
+    if not words:
+        return []
+    if words[0].lower() != "except" or len(words) == 1:
+        raise WrongUsage
+    if len(words) > EXCEPTED_MAX + 1:
+        raise Refusal("bad_arguments", f"one line excepts at most {EXCEPTED_MAX} events; mark a part of them first")
+    return [_offset(word) for word in words[1:]]
+
+
+def _offset(word: str) -> int:
+    offset = ref_of(word)
+    if not isinstance(offset, int):
+        raise WrongUsage
+    return offset
+
+
+def _unmark(rest: bytes) -> Unmark:
+    topic, *words = words_of(rest, 2)
+    options = Options(words)
+    name = options.text("as")
+    options.end()
+    if name is None:
+        raise WrongUsage
+    return Unmark(check_name(topic), mark_name(name))
+
+
+def _marks(rest: bytes) -> Marks:
+    (topic,) = words_of(rest, 1, 1)
+    return Marks(check_name(topic))
+
+
+MARKING_VERBS: Final = (
+    Verb(
+        name="mark",
+        parse=_mark,
+        commands=(Mark,),
+        usage="mark <topic> as=<name> [checkpoint=<text>] @<offset> [except @<offset>...]",
+        summary="reports that every event below an offset is done elsewhere, except the named ones; a mark only grows, and"
+        " retention keeps the events above it",
+    ),
+    Verb(
+        name="unmark",
+        parse=_unmark,
+        commands=(Unmark,),
+        usage="unmark <topic> as=<name>",
+        summary="forgets a mark, so that retention no longer waits for it",
+    ),
+    Verb(
+        name="marks",
+        parse=_marks,
+        commands=(Marks,),
+        usage="marks <topic>",
+        summary="shows the marks of a topic with their lag, exceptions and checkpoints, as JSON",
+    ),
+)
