@@ -55,14 +55,16 @@ def scrape_until(samples: Callable[[], Samples], is_met: Callable[[Samples], boo
 def leaves(stats: dict[str, Any]) -> Iterator[tuple[Labels, float]]:
     """Yield every number of ``stats``, with the labels that its metric must have."""
     for name, value in stats.items():
-        if name not in {"handshakes", "topics"}:
+        if name not in {"handshakes", "identity", "topics"}:
             yield (), value
     for state, count in stats["handshakes"].items():
         yield (("state", state),), count
     for topic, report in stats["topics"].items():
         for name, value in report.items():
-            if name != "subscriptions":
+            if name not in {"subscriptions", "marks"}:
                 yield (("topic", topic),), value
+        for mark, figures in report["marks"].items():
+            yield from (((("mark", mark), ("topic", topic)), value) for value in figures.values())
         for subscription, figures in report["subscriptions"].items():
             labels = (("subscription", subscription), ("topic", topic))
             yield from ((labels, value) for name, value in figures.items() if name != "policy")
@@ -83,6 +85,7 @@ async def test_a_scrape_has_every_figure_of_stats(scraped: Scraped) -> None:
         batch = await anext(subscription)
         await subscription.ack(batch[:7])
         await client.command(f'nack t @{batch[7].offset} "no"')
+        await client.mark("t", "m", 10, excepted=[3])
         stats = await client.stats()
         samples = scraped.scrape()
         by_labels: dict[Labels, list[float]] = {}
