@@ -62,6 +62,11 @@ _EVENT_SOURCE: Final = (
 )
 """The metrics of the event source gateway. They exist only while the gateway is enabled."""
 _HANDSHAKES: Final = (_Figure("open", "handshakes_open", "exactly-once handshakes that are not finished"),)
+_PATTERN: Final = (
+    _Figure("topics", "pattern_topics", "topics that the pattern subscription has a subscription on"),
+    _Figure("consumers", "pattern_consumers", "connections that share the pattern subscription"),
+    _Figure("in_flight", "pattern_events_in_flight", "events of all its topics that are delivered and not settled"),
+)
 _TOPIC: Final = (
     _Figure("earliest", "log_earliest_offset", "lowest offset that can be read"),
     _Figure("next", "log_next_offset", "offset of the next visible event"),
@@ -140,6 +145,8 @@ class BrokerCollector(Collector):
             (topic, name): figures for topic, report in topics.items() for name, figures in report["marks"].items()
         }
         yield from _families(_MARK, ("topic", "mark"), marks)
+        patterns: _Rows = {(one["pattern"], one["name"]): one for one in stats["patterns"]}
+        yield from _families(_PATTERN, ("pattern", "subscription"), patterns)
         policies: _Rows = {labels: figures["policy"] for labels, figures in subscriptions.items()}
         yield from _families(_POLICY, ("topic", "subscription"), policies)
 

@@ -5,7 +5,7 @@ Always true:
 - one turn of the event loop runs at most one slice of `TURN_S` seconds, whatever the number of jobs;
 - the jobs have their turns in order;
 - at most `THREADS` searches run at once;
-- a job ends when its session ends, and when the broker begins to shut down.
+- a job ends when its session ends, unless it outlives the session, and when the broker begins to shut down.
 """
 
 import time
@@ -56,7 +56,7 @@ class Jobs:
     def end(self, session: Session | None = None) -> None:
         """End the jobs of a session that has ended. With None, end and answer all jobs, since the broker is shutting down."""
         for job, scope in list(self._scopes.items()):
-            if session in {None, job.session}:
+            if session is None or (session is job.session and not job.outlives):
                 job.interrupt.ask()
                 scope.cancel()
 

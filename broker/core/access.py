@@ -6,12 +6,11 @@ a pattern that names them, so that ``*`` does not give them away; MQTT has the s
 
 from fnmatch import fnmatchcase
 from functools import lru_cache
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec import Struct
 
 from broker.core.internal_topics import CONFIDENTIAL_TOPICS, INTERNAL_TOPICS, PROGRAM_TOPICS
-from broker.core.topic.subscription import Subscription
 from tweetwire.protocol.errors import Refusal
 from tweetwire.protocol.permissions import Permission
 from tweetwire.protocol.verbs.verb import Command
@@ -28,6 +27,25 @@ _SUBSCRIBING: Final = frozenset(
     }
 )
 _ADMINISTERING: Final = frozenset({Permission.REDRIVE, Permission.MANAGE, Permission.ADMIN})
+
+
+class Owned(Protocol):
+    """A subscription to a topic or to a pattern, as far as permissions need to know it."""
+
+    @property
+    def topic(self) -> str:
+        """The topic or the pattern."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """The name of the subscription."""
+        ...
+
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """The users that own it. Empty if it was made without users."""
+        ...
 
 
 class Access(Struct, frozen=True):
@@ -67,14 +85,14 @@ class Access(Struct, frozen=True):
         """Whether reports may show a topic: its figures and its documentation, not its events."""
         return _is_matched(topic, (*self.publish, *self.subscribe), must_name=False)
 
-    def may_use(self, subscription: Subscription) -> bool:
+    def may_use(self, subscription: Owned) -> bool:
         """Whether the user may attach to a subscription of a topic that it may read, and see its clients and errors."""
         if self.owns(subscription):
             return True
         place = (subscription.topic, subscription.name)
         return any(_is_place_matched(place, pattern) for pattern in self.share)
 
-    def owns(self, subscription: Subscription) -> bool:
+    def owns(self, subscription: Owned) -> bool:
         """Whether the user may end or change a subscription: its own, one without an owner, or any for an administrator."""
         return self.is_admin or not subscription.owners or self.user in subscription.owners
 

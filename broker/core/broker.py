@@ -103,8 +103,7 @@ class Broker:
         self._reads.forget_session(session)
         self._desk.forget_session(session)
         self._verbs.requesting.forget_session(session)
-        for consumer in list(session.consumers.values()):
-            self._delivery.detach(consumer, now_ms, is_failure=not self._is_draining)
+        self._verbs.subscribing.leave_all(session, now_ms, is_failure=not self._is_draining)
 
     def grant(self, session: Session, access: Access, now_ms: int) -> None:
         """Replace a session's permissions, and detach it from the subscriptions that it may no longer use."""
@@ -140,10 +139,7 @@ class Broker:
     def sent(self, session: Session, now_ms: int) -> None:
         """Start the timeouts of the events that `Session.take_output` returned and that were sent, and deliver further ones."""
         was_full = session.outbox.was_full
-        for consumer in session.consumers.values():
-            self._delivery.note_sent(consumer, now_ms)
-            if was_full:
-                self._delivery.pump(consumer.subscription, now_ms)
+        self._delivery.note_session_sent(session, now_ms)
         if was_full:
             self._verbs.requesting.send_held(session)
 
@@ -286,12 +282,14 @@ class Broker:
 
     def records(self) -> list[Record]:
         """Return records of the whole current state, for the journal."""
-        return state_records(self._sessions, self._topics, self._verbs.exactly_once)
+        return state_records(self._sessions, self._topics, self._verbs.exactly_once, self._verbs.patterns.table)
 
     def restore(self, records: Iterable[Record], now_ms: int) -> list[Skipped]:
         """Restore the state from `records` and the logs of the open topics. Return the offsets that the logs have lost.
 
         Dead letters that are written again have the date `now_ms`. Raises OSError if a log cannot be continued.
         """
-        made = self._delivery.deaths, self._verbs.exactly_once
-        return restore(self._topics, self._sessions, *made, records, now_ms=now_ms)
+        patterns, made = self._verbs.patterns, (self._delivery.deaths, self._verbs.exactly_once)
+        skipped = restore(self._topics, self._sessions, *made, patterns.take_records(records), now_ms=now_ms)
+        patterns.restore()
+        return skipped

@@ -5,7 +5,7 @@ from typing import Final
 __all__ = ["COUNTED", "PartCounts"]
 
 COUNTED: Final = (
-    *("commands", "refused", "rejected_lines", "delivered", "acked", "damaged"),
+    *("commands", "refused", "rejected_lines", "delivered", "acked", "damaged", "pattern_topics_left_out"),
     *("requests", "replied", "unreplied"),
     *("failed_nack", "failed_timeout", "failed_disconnect"),
 )

@@ -95,10 +95,12 @@ class Desk:
 
     # Jobs and readings: each gets its place in the order of replies now, and its reply later.
 
-    def begin_job(self, session: Session, steps: Steps[Outcome], size: int = 0, *, is_awaited: bool = True) -> None:
+    def begin_job(
+        self, session: Session, steps: Steps[Outcome], size: int = 0, *, is_awaited: bool = True, outlives: bool = False
+    ) -> None:
         """Begin a job whose reply has about `size` bytes, see `broker.core.steps`."""
         session.jobs += is_awaited
-        self.work.tasks.append(Job(session, steps, session.outbox.expect_answer(size), is_awaited))
+        self.work.tasks.append(Job(session, steps, session.outbox.expect_answer(size), is_awaited, outlives))
 
     def begin_reading(self, session: Session, topic: Topic, first: int, count: int, bytes_max: int) -> None:
         """Reply with up to `count` lines of about `bytes_max` bytes in total, read from offset `first` on."""

@@ -29,7 +29,6 @@ from broker.journal.records import (
     HeldRecord,
     ProducersRecord,
     PurgedRecord,
-    Record,
     ReleasedRecord,
     RetentionRecord,
     SchemaRecord,
@@ -71,7 +70,7 @@ def restore(
     sessions: Sessions,
     deaths: Deaths,
     exactly_once: ExactlyOnce,
-    records: Iterable[Record],
+    records: Iterable[TopicRecord | HandshakeRecord],
     *,
     now_ms: int,
 ) -> list[Skipped]:
@@ -157,7 +156,7 @@ class _State:
             self.subscriptions[key].note(change)
 
 
-def _living(records: list[Record]) -> Iterator[Record]:
+def _living(records: list[TopicRecord | HandshakeRecord]) -> Iterator[TopicRecord | HandshakeRecord]:
     """Yield the records without those of topics that were dropped later.
 
     The records of clients lose the names of these topics.
@@ -171,7 +170,7 @@ def _living(records: list[Record]) -> Iterator[Record]:
             yield record
 
 
-def _sorted_out(records: Iterable[Record]) -> tuple[list[HandshakeRecord], list[TopicRecord]]:
+def _sorted_out(records: Iterable[TopicRecord | HandshakeRecord]) -> tuple[list[HandshakeRecord], list[TopicRecord]]:
     """Return the records of handshakes and all other records.
 
     Handshakes of subscriptions that ended or were moved by ``seek`` since are left out.

@@ -5,6 +5,7 @@ from typing import NamedTuple
 from broker.core.access import EVERYTHING, Access
 from broker.core.gaps import SessionGaps
 from broker.core.outbox import Outbox
+from broker.core.topic.share import Share
 from broker.core.topic.subscription import Consumer
 
 __all__ = ["Session", "StateCopy"]
@@ -22,7 +23,7 @@ class Session:
 
     __slots__ = (
         *("access", "consumers", "gaps", "is_leaving", "is_named", "is_quiet", "jobs", "name", "number", "outbox"),
-        *("peer", "state_copy"),
+        *("peer", "shares", "state_copy"),
     )
 
     def __init__(self, number: int, peer: str, access: Access = EVERYTHING) -> None:
@@ -36,6 +37,8 @@ class Session:
         self.gaps: SessionGaps | None = None
         # The session's consumers, by topic and name of the subscription
         self.consumers: dict[tuple[str, str], Consumer] = {}
+        # Its parts of pattern subscriptions, by pattern and name. They have the consumers of the topics that match.
+        self.shares: dict[tuple[str, str], Share[Consumer]] = {}
         self.is_named = False
         self.access = access
         # How many jobs must be done before the next command is carried out
@@ -53,21 +56,49 @@ class Session:
         """Remove and return all output that may be sent now. Call `Broker.sent` when it has been sent."""
         for consumer in self.consumers.values():
             consumer.depart()
+        for share in self.shares.values():
+            for consumer in share.depart():
+                consumer.depart()
         return self.outbox.take_ready()
 
     @property
+    def own_name(self) -> str:
+        """The name of the connection's anonymous subscriptions."""
+        return f"conn-{self.number}"
+
+    @property
     def attached(self) -> list[tuple[str, str, int]]:
-        """The durable subscriptions that the session is attached to: (topic, subscription, prefetch)."""
-        return [
+        """The durable subscriptions that the session is attached to: (topic or pattern, subscription, prefetch)."""
+        alone = [
             (topic, name, consumer.prefetch)
             for (topic, name), consumer in self.consumers.items()
             if consumer.subscription.is_durable
         ]
+        return alone + [(*share.key, share.prefetch) for share in self.shares.values() if share.is_durable]
 
     def is_attached_to(self, topic: str, name: str) -> bool:
         """Whether the session is attached to a subscription."""
-        return (topic, name) in self.consumers
+        return self.consumer_of(topic, name) is not None
+
+    def consumer_of(self, topic: str, name: str) -> Consumer | None:
+        """Return the session's consumer of a subscription, None if it has none."""
+        found = self.consumers.get((topic, name))
+        if found is None and self.shares:
+            members = (share.members.get(topic) for (_, one), share in self.shares.items() if one == name)
+            found = next((consumer for consumer in members if consumer is not None), None)
+        return found
 
     def consumers_of(self, topic: str) -> list[Consumer]:
-        """Return the session's consumers on a topic, in the order in which they were attached."""
-        return [consumer for (name, _), consumer in self.consumers.items() if name == topic]
+        """Return the session's consumers on a topic, those of patterns after the others."""
+        found = [consumer for (name, _), consumer in self.consumers.items() if name == topic]
+        if self.shares:
+            found += [share.members[topic] for share in self.shares.values() if topic in share.members]
+        return found
+
+    def remove_consumer(self, consumer: Consumer) -> None:
+        """Forget a consumer that is detached."""
+        subscription = consumer.subscription
+        if consumer.share is None:
+            del self.consumers[subscription.topic, subscription.name]
+        else:
+            del consumer.share.members[subscription.topic]

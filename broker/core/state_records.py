@@ -1,5 +1,6 @@
 """The records of the whole durable state, except for the events."""
 
+from broker.core.patterns import Patterns
 from broker.core.sessions import Sessions
 from broker.core.topic.kept import subscription_record
 from broker.core.topic.retention import retention_records
@@ -10,7 +11,7 @@ from broker.journal.records import Record
 __all__ = ["state_records"]
 
 
-def state_records(sessions: Sessions, topics: Topics, exactly_once: ExactlyOnce) -> list[Record]:
+def state_records(sessions: Sessions, topics: Topics, exactly_once: ExactlyOnce, patterns: Patterns) -> list[Record]:
     """Return records of the whole current state, for a snapshot or a backup."""
     kept: list[Record] = [*sessions.records()]
     for topic in topics:
@@ -19,5 +20,6 @@ def state_records(sessions: Sessions, topics: Topics, exactly_once: ExactlyOnce)
         kept += retention_records(topic)
         kept += topic.marks.records(topic.name)
         kept += [subscription_record(one, topic.visible) for one in topic.subscriptions.values() if one.is_durable]
+    kept += patterns.records()
     kept += exactly_once.records()
     return kept

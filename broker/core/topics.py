@@ -1,6 +1,6 @@
 """All topics by name: find them, create them, drop them, and check which session may write to them."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final, Protocol
 
 from broker.core.dates import Dates
@@ -43,6 +43,8 @@ class Topics:
         self.visible: dict[str, int] = {}
         # The reason why the disk has no room for records that may be refused. Empty if it has room, as far as the broker knows.
         self.full_disk = ""
+        # Called with each new topic, before a command uses it
+        self.when_made: Callable[[Topic], None] = lambda _: None
         self._logs = logs
         self._work = work
         self._dates = dates
@@ -99,6 +101,7 @@ class Topics:
             topic = self.by_name[name] = Topic(name, *parts, mark_room=self._mark_room)
             self.visible[name] = topic.visible
             self._work.topics.add(topic)
+            self.when_made(topic)
         return topic
 
     def skip_to(self, topic: Topic, offset: int) -> None:

@@ -44,12 +44,14 @@ class Job:
     """The `steps` that make a reply, see `broker.core.steps`. Call `Broker.has_done` at their end.
 
     The reply goes into `answer`. If the job `is_awaited`, the session's next command is carried out only after it is done.
+    A job ends with its session, unless it `outlives` it.
     """
 
     session: Session
     steps: Steps[Outcome]
     answer: Answer
     is_awaited: bool
+    outlives: bool = False
     interrupt: Interrupt = field(default_factory=Interrupt)
 
 

@@ -8,7 +8,15 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from broker.journal.handshake_records import (
+    FinishedRecord,
+    HandshakeRecord,
+    HeldRecord,
+    ReleasedRecord,
+    TakenRecord,
+)
 from broker.journal.mark_records import MarkRecord
+from broker.journal.pattern_records import EndedPatternRecord, PatternRecord
 from tweetwire.protocol.failures import Attempts, Failure
 from tweetwire.protocol.policy import Policy
 from tweetwire.protocol.retention import Retention
@@ -231,46 +239,6 @@ class DroppedRecord(Struct, tag="dropped"):
     topic: str
 
 
-class HeldRecord(Struct, tag="held"):
-    """A message that the broker holds until its client releases it. `event` is the message's JSON."""
-
-    client: str
-    topic: str
-    event: str
-
-
-class ReleasedRecord(Struct, tag="released"):
-    """A held message that was released and goes to `offset` of its log.
-
-    If `is_stored` is not set, a start reads the log to find out whether the event was stored.
-    """
-
-    client: str
-    topic: str
-    id: str
-    offset: int
-    is_stored: bool = False
-
-
-class TakenRecord(Struct, tag="taken"):
-    """An event that a client has stored on its disk. The broker never delivers it again."""
-
-    client: str
-    topic: str
-    name: str
-    offset: int
-    id: str
-
-
-class FinishedRecord(Struct, tag="finished"):
-    """The end of a handshake: the client has processed an event that it had taken."""
-
-    client: str
-    topic: str
-    name: str
-    offset: int
-
-
 SubscriptionChange: TypeAlias = (
     SettledRecord
     | FailedRecord
@@ -283,7 +251,6 @@ SubscriptionChange: TypeAlias = (
     | UnsubscribedRecord
 )
 DocumentationChange: TypeAlias = DescriptionRecord | SchemaRecord | CommentRecord
-HandshakeRecord: TypeAlias = HeldRecord | ReleasedRecord | TakenRecord | FinishedRecord
 TopicRecord: TypeAlias = (
     SubscriptionRecord
     | SubscriptionChange
@@ -297,4 +264,4 @@ TopicRecord: TypeAlias = (
     | PurgedRecord
     | DroppedRecord
 )
-Record: TypeAlias = TopicRecord | HandshakeRecord
+Record: TypeAlias = TopicRecord | HandshakeRecord | PatternRecord | EndedPatternRecord

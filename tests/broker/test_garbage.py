@@ -109,6 +109,11 @@ async def converse(server: Server, port: int, said: bytes, replies: int) -> None
         (b'nonsense\npub t {"id":1}\npub t nonsense\nack\n\xff\n', 5),
         (b"hello boss token=wrong\n", 1),
         (b'hello boss token=right\npub t {"id":"1","msg":1}\nsub t from=earliest\nack t @99\nnack t x\n', 6),
+        (
+            b"hello boss token=right\nsub t.* as=s\nsub u.* prefetch=9\n"
+            b'pub t.a {"id":"1","msg":1}\npub u.a {"id":"1","msg":1}\n',
+            7,
+        ),
         (b"hello boss token=right\nread t 0\nstats\ntopics\nexplain t x as=s\nquit\n", 6),
     ],
 )

@@ -55,10 +55,13 @@ def scrape_until(samples: Callable[[], Samples], is_met: Callable[[Samples], boo
 def leaves(stats: dict[str, Any]) -> Iterator[tuple[Labels, float]]:
     """Yield every number of ``stats``, with the labels that its metric must have."""
     for name, value in stats.items():
-        if name not in {"handshakes", "identity", "topics"}:
+        if name not in {"handshakes", "identity", "patterns", "topics"}:
             yield (), value
     for state, count in stats["handshakes"].items():
         yield (("state", state),), count
+    for pattern in stats["patterns"]:
+        labels = (("pattern", pattern["pattern"]), ("subscription", pattern["name"]))
+        yield from ((labels, pattern[name]) for name in ("topics", "consumers", "in_flight"))
     for topic, report in stats["topics"].items():
         for name, value in report.items():
             if name not in {"subscriptions", "marks"}:
@@ -84,6 +87,8 @@ async def test_a_scrape_has_every_figure_of_stats(scraped: Scraped) -> None:
         subscription = await client.subscribe("t", as_="s", prefetch=20, from_="earliest")
         batch = await anext(subscription)
         await subscription.ack(batch[:7])
+        await client.publish("many.a", Event(id="1", msg=1))
+        await client.subscribe("many.*", as_="m", from_="earliest")
         await client.command(f'nack t @{batch[7].offset} "no"')
         await client.mark("t", "m", 10, excepted=[3])
         stats = await client.stats()
@@ -101,6 +106,8 @@ async def test_a_scrape_has_every_figure_of_stats(scraped: Scraped) -> None:
         }
         assert samples["tweetwire_broker_commands_total", ()] == stats["commands"]
         assert samples["tweetwire_broker_connections", ()] == 1
+        pattern = (("pattern", "many.*"), ("subscription", "m"))
+        assert samples["tweetwire_broker_pattern_topics", pattern] == 1
         assert samples["tweetwire_broker_events_published_total", (("topic", "t"),)] == 50
         assert samples["tweetwire_broker_events_duplicate_total", (("topic", "u"),)] == 1
         assert samples["tweetwire_broker_log_next_offset", (("topic", "t"),)] == 50

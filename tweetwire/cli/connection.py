@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 from tweetwire.cli.flags import CONNECTION, OUTPUT, TLS, Command, Flag, argument
-from tweetwire.cli.kinds import ADDRESS, FILE, NAME, SECONDS, SWITCH, TOKEN, Token
+from tweetwire.cli.kinds import ADDRESS, FILE, NAME, PATTERN, SECONDS, SWITCH, TOKEN, Token
 from tweetwire.client.addresses import BROKER_ADDRESS
 
 if TYPE_CHECKING:
@@ -21,12 +21,19 @@ __all__ = [
     "SubscriptionFlag",
     "TopicArgument",
     "TopicFlag",
+    "TopicsArgument",
 ]
 
 _TOPIC: Final = NAME._replace(completes="topic")
 _SUBSCRIPTION: Final = NAME._replace(completes="subscription")
 
 TopicArgument = Annotated[str, argument(_TOPIC, "the topic")]
+TopicsArgument = Annotated[
+    str,
+    argument(
+        PATTERN._replace(completes="topic"), "the topic, or in quotes a pattern of topics: 'orders.*', 'tenant.>'"
+    ),
+]
 TopicFlag = Annotated[str | None, Flag(_TOPIC, "only this topic", default="all")]
 ClientName = Annotated[str, Flag(NAME, "name of this client, or of a user if the broker has users", group=CONNECTION)]
 SubscriptionFlag = Annotated[str, Flag(_SUBSCRIPTION, "the subscription")]

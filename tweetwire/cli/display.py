@@ -72,15 +72,18 @@ def table(
     return made
 
 
-def event_text(line: bytes) -> "Text":
+def event_text(line: bytes, *, names_topic: bool = False) -> "Text":
     """Return a stored event as text: offset, time, attempt, priority, id, payload, then its other members.
 
+    If `names_topic` is set, the topic comes first.
     The attempt is left out for the first one, and the priority if it is 0.
     """
     from rich.text import Text
 
     event = decode_stored(line)
     text = Text()
+    if names_topic:
+        text.append(f"{printable(event.topic)} ", "green")
     text.append(f"@{event.offset} ", "cyan")
     text.append(f"{iso_time(event.timestamp)} ", "dim")
     if event.attempt > 1:
@@ -105,12 +108,12 @@ def event_line(event: StoredEvent) -> bytes:
     return msgspec.json.encode(marks | {name: value for name, value in members.items() if value is not UNSET})
 
 
-def event_writer(*, is_json: bool) -> Callable[[bytes], None]:
+def event_writer(*, is_json: bool, names_topic: bool = False) -> Callable[[bytes], None]:
     """Return a function that writes a stored event to stdout: as the line that it is, or as text."""
     if is_json:
         return lambda line: print(line.decode())
     console = terminal()
-    return lambda line: console.print(event_text(line), soft_wrap=True)
+    return lambda line: console.print(event_text(line, names_topic=names_topic), soft_wrap=True)
 
 
 def reply_text(line: str) -> "Text":

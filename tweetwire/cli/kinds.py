@@ -7,6 +7,7 @@ from typing import Any, Final, Literal, NamedTuple
 from tweetwire.client.addresses import split_address
 from tweetwire.protocol.errors import Refusal
 from tweetwire.protocol.names import check_name
+from tweetwire.protocol.patterns import check_topic_or_pattern
 from tweetwire.protocol.units import format_seconds, parse_bytes, parse_seconds
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "LINE",
     "NAME",
     "NUMBER",
+    "PATTERN",
     "REF",
     "SECONDS",
     "SWITCH",
@@ -114,6 +116,13 @@ def _name(text: str) -> str:
         raise ValueError(refusal.text) from None
 
 
+def _name_or_pattern(text: str) -> str:
+    try:
+        return check_topic_or_pattern(text)
+    except Refusal as refusal:
+        raise ValueError(refusal.text) from None
+
+
 def _ref(text: str) -> str:
     if not text or text.split() != [text]:
         raise ValueError("an id cannot be empty or have spaces here; pass the offset of the event instead: @1042")
@@ -162,6 +171,7 @@ INTEGER: Final = Kind("N", _integer)
 LINE: Final = Kind("TEXT", _line)
 NAME: Final = Kind("NAME", _name)
 NUMBER: Final = Kind("NUMBER", _positive, write=written)
+PATTERN: Final = Kind("NAME", _name_or_pattern)
 REF: Final = Kind("REF", _ref)
 SECONDS: Final = Kind("DURATION", parse_seconds, "500ms, 5s, 2m or 1h", write=format_seconds)
 SWITCH: Final = Kind("", _switch, write=written)

@@ -122,7 +122,7 @@ class Stats(ReportCommand, kw_only=True):
     def show(self, found: Any, console: "Console") -> None:
         """Show the broker, its topics and its subscriptions."""
         topics = found["topics"]
-        single = {name: value for name, value in found.items() if not isinstance(value, dict)}
+        single = {name: value for name, value in found.items() if not isinstance(value, dict | list)}
         single |= {f"handshakes {state}": count for state, count in found["handshakes"].items()}
         plain = [(name.replace("_", " "), value) for name, value in single.items()]
         console.print(table("broker", ("figure", "value"), plain))
@@ -133,10 +133,16 @@ class Stats(ReportCommand, kw_only=True):
         )
         console.print(table("topics", columns, rows))
         console.print(_subscriptions(subscription_figures(found)))
+        if found.get("patterns"):
+            figures = ("pattern", "name", "durable", "topics", "consumers", "in_flight")
+            patterns = ([one[figure] for figure in figures] for one in found["patterns"])
+            console.print(table("pattern subscriptions", [name.replace("_", " ") for name in figures], patterns))
 
 
 def _subscriptions(found: Iterable[dict[str, Any]]) -> Any:
-    figures = ("topic", "subscription", "durable", "consumers", "pending", "delayed", "in_flight", "dead", "settled")
+    found = list(found)
+    names = ("topic", "subscription", *(("pattern",) if any(one["pattern"] for one in found) else ()))
+    figures = (*names, "durable", "consumers", "pending", "delayed", "in_flight", "dead", "settled")
     columns = (*figures, "redelivered", "policy")
     rows = ((*(one[name] for name in columns[:-1]), _policy(one)) for one in found)
     return table("subscriptions", [column.replace("_", " ") for column in columns], rows)

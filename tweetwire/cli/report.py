@@ -7,6 +7,7 @@ import msgspec
 
 from tweetwire.cli.connection import CommandConnection, JsonSwitch
 from tweetwire.cli.display import print_json, terminal
+from tweetwire.protocol.patterns import matches
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -45,8 +46,15 @@ def answer(reply: str, words: int) -> Any:
 
 
 def subscription_figures(stats: dict[str, Any], topic: str | None = None) -> Iterator[dict[str, Any]]:
-    """Yield the figures of each subscription in an answer of ``stats``, of one topic or of all, with the two names."""
+    """Yield the figures of each subscription in an answer of ``stats``, of one topic or of all, with the two names.
+
+    `pattern` is the pattern that a subscription belongs to, None if it is to its topic alone.
+    """
+    patterns: dict[str, list[str]] = {}
+    for one in stats.get("patterns", ()):
+        patterns.setdefault(one["name"], []).append(one["pattern"])
     for name, report in stats["topics"].items():
         if topic in {None, name}:
             for subscription, figures in report["subscriptions"].items():
-                yield {"topic": name, "subscription": subscription, **figures}
+                pattern = next((one for one in patterns.get(subscription, ()) if matches(one, name)), None)
+                yield {"topic": name, "subscription": subscription, "pattern": pattern, **figures}

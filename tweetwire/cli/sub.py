@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
-from tweetwire.cli.connection import CommandConnection, TopicArgument
+from tweetwire.cli.connection import CommandConnection, TopicsArgument
 from tweetwire.cli.display import event_line, event_writer
 from tweetwire.cli.flags import OUTPUT, Flag
 from tweetwire.cli.interruption import Interruption, noting_signals
@@ -33,15 +33,15 @@ PROMPT: Final = "ack, nack [REASON], skip or quit? "
 
 
 class Sub(CommandConnection, kw_only=True):
-    """Consume a topic: the broker delivers each event to one of the subscription's consumers, until it is acked.
+    """Consume a topic, or all topics of a pattern, with acks.
 
-    With --as NAME the subscription stays when this command ends, and continues from there the next time. Without a name it
-    ends.
+    The broker delivers each event to one of the subscription's consumers, until it is acked. With --as NAME the
+    subscription stays when this command ends, and continues from there the next time. Without a name it ends.
     """
 
-    examples = ("tweetwire sub orders --as billing --json", "tweetwire sub orders --as billing --ack prompt")
+    examples = ("tweetwire sub orders --as billing --ack prompt", "tweetwire sub 'orders.*' --as billing --json")
 
-    topic: TopicArgument
+    topic: TopicsArgument
     as_: Annotated[
         str | None,
         Flag(
@@ -88,7 +88,7 @@ class Sub(CommandConnection, kw_only=True):
         return prefetch if self.count is None else min(prefetch, self.count)
 
     def _consume(self, subscription: "SyncSubscription", interruption: Interruption) -> None:
-        show = _shower(is_json=self.is_json)
+        show = _shower(is_json=self.is_json, names_topic=subscription.is_pattern)
         left = self.count
         while left != 0 and not interruption.is_asked:
             events = subscription.take(within_s=POLL_S)[:left]
@@ -98,7 +98,7 @@ class Sub(CommandConnection, kw_only=True):
             left = None if left is None else left - len(events)
 
     def _prompt(self, subscription: "SyncSubscription", interruption: Interruption) -> None:
-        show = _shower(is_json=self.is_json)
+        show = _shower(is_json=self.is_json, names_topic=subscription.is_pattern)
         answers = _Answers(subscription, interruption)
         left = self.count
         while left != 0 and not interruption.is_asked:
@@ -161,9 +161,9 @@ class _Answers:
                 raise
 
 
-def _shower(*, is_json: bool) -> Callable[[Sequence[StoredEvent]], None]:
+def _shower(*, is_json: bool, names_topic: bool) -> Callable[[Sequence[StoredEvent]], None]:
     """Return a function that writes events and flushes stdout."""
-    write = event_writer(is_json=is_json)
+    write = event_writer(is_json=is_json, names_topic=names_topic)
 
     def show(events: Sequence[StoredEvent]) -> None:
         for event in events:

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Annotated, Any
 
 from tweetwire.cli.confirm import YesSwitch, confirm
-from tweetwire.cli.connection import SubscriptionFlag, TopicArgument
+from tweetwire.cli.connection import SubscriptionFlag, TopicArgument, TopicsArgument
 from tweetwire.cli.flags import Flag
 from tweetwire.cli.kinds import SWITCH
 from tweetwire.cli.places import PLACE
@@ -78,12 +78,13 @@ class Resume(ReportCommand, kw_only=True):
 class Unsub(ReportCommand, kw_only=True):
     """End a subscription for all its consumers, and forget its pending events.
 
-    A consumer that only leaves needs no command: its subscription stays, and keeps its events until it comes back.
+    The subscription of a pattern ends on all its topics. A consumer that only leaves needs no command: its subscription
+    stays, and keeps its events until it comes back.
     """
 
-    examples = ("tweetwire unsub orders --as billing --end", "tweetwire unsub orders --as billing --end --yes")
+    examples = ("tweetwire unsub orders --as billing --end", "tweetwire unsub 'orders.*' --as billing --end --yes")
 
-    topic: TopicArgument
+    topic: TopicsArgument
     as_: SubscriptionFlag
     end: Annotated[bool, Flag(SWITCH, "end it for all its consumers", has_variable=False)] = False
     yes: YesSwitch = False

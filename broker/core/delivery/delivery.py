@@ -5,36 +5,35 @@ two of the places that `broker.core.topic.subscription` names.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Final, TypeAlias
+from typing import TypeAlias
 
 from broker.core.dates import Dates
 from broker.core.delivery.dead_letters import DEAD_LETTERS
 from broker.core.delivery.deaths import Deaths
 from broker.core.delivery.failing import Failing
+from broker.core.delivery.feeding import Feeding
+from broker.core.delivery.handing import Handing
 from broker.core.delivery.redrives import STEP_MS, PacedRedrive
 from broker.core.delivery.timers import Timers
 from broker.core.delivery.watching import Watch, lost_with
-from broker.core.topic.backlog import Taken
+from broker.core.session import Session
 from broker.core.topic.kept import settled_record
+from broker.core.topic.share import Share
 from broker.core.topic.slots import priority_of
 from broker.core.topic.subscription import Consumer, Subscription
 from broker.core.topic.topic import Topic
 from broker.core.work import Fetch, Work
 from broker.journal.records import FailedRecord, RedrivenRecord
-from tweetwire.protocol.event_lines import redelivered, suspected
 from tweetwire.protocol.failures import Attempts, Cause, Failure
 
 __all__ = ["Delivery"]
 
-_Timed: TypeAlias = Consumer | Watch | Subscription | PacedRedrive | Failing
+_Timed: TypeAlias = Consumer | Watch | Subscription | PacedRedrive | Failing | Share[Consumer]
 """The object that a timer belongs to.
 
 Its type says what the timer is for: the earliest deadline of a consumer, its silence, the end of the earliest pause, or the
 next part of a long work.
 """
-
-TAKE_MAX: Final = 1000
-TAKE_BYTES: Final = 1 << 20
 
 
 class Delivery:
@@ -43,6 +42,8 @@ class Delivery:
     def __init__(self, topics: Mapping[str, Topic], work: Work, counts: dict[str, int], dates: Dates) -> None:
         self.deaths = Deaths(topics, work)
         self.timers: Timers[_Timed] = Timers()
+        self._handing = Handing(work, counts)
+        self.feeding = Feeding(topics, self.timers, self._handing)
         self._topics = topics
         self._work = work
         self._counts = counts
@@ -50,19 +51,24 @@ class Delivery:
 
     def pump(self, subscription: Subscription, now_ms: int) -> None:
         """Give waiting events to consumers that have room, until there are no more events or no more room."""
-        if not subscription.served:
-            # The subscription may have ended, and its topic may have been dropped.
-            return
+        # A subscription may have ended, and its topic may have been dropped. Then it serves no consumer.
+        if subscription.served:
+            self._serve(subscription, now_ms)
+        if self.feeding.due:
+            self.feeding.feed_due(now_ms)
+
+    def _serve(self, subscription: Subscription, now_ms: int) -> None:
         topic = self._topics[subscription.topic]
-        max_wait_ms = subscription.policy.max_wait_ms
-        aged = topic.ages.offset_before(now_ms - max_wait_ms, topic.visible) if max_wait_ms else 0
-        take_next = subscription.backlog.take_next
+        aged = self._handing.aged(topic, subscription, now_ms)
         for consumer in subscription.next_consumers():
+            if consumer.share is not None:
+                consumer.share.want(consumer)
+                continue
             while (room := consumer.room) > 0:
-                taken = take_next(min(room, TAKE_MAX, max(1, TAKE_BYTES // topic.recent.mean_bytes)), aged)
+                taken = self._handing.take_next(topic, subscription, room, aged)
                 if not taken:
                     return
-                self._hand_over(topic, consumer, taken)
+                self._handing.hand_over(topic, consumer, taken)
 
     def note_fetched(self, fetch: Fetch, found: list[tuple[int, bytes]], now_ms: int) -> None:
         """Deliver lines that were read from the log. An event that is damaged or no longer in the log counts as settled."""
@@ -75,11 +81,23 @@ class Delivery:
             found = [(offset, line) for offset, line in found if offset >= earliest]
         missing = set(fetch.offsets).difference(offset for offset, _ in found)
         still_here = [(offset, line) for offset, line in found if consumer.prefetch and offset in consumer.in_flight]
-        self._deliver(consumer, [offset for offset, _ in still_here], [line for _, line in still_here])
+        self._handing.deliver(consumer, [offset for offset, _ in still_here], [line for _, line in still_here])
         overtaken = [offset for offset in missing if offset < earliest]
         subscription.overtaken += self.settle(consumer, overtaken)
         self._counts["damaged"] += self.settle(consumer, list(missing.difference(overtaken)))
         self.pump(subscription, now_ms)
+
+    def note_session_sent(self, session: Session, now_ms: int) -> None:
+        """Start the timeouts of a session's events that have been written, and deliver further ones if there is room again."""
+        was_full = session.outbox.was_full
+        for consumer in session.consumers.values():
+            self.note_sent(consumer, now_ms)
+            if was_full:
+                self.pump(consumer.subscription, now_ms)
+        for share in session.shares.values():
+            for consumer in share.take_sent():
+                self.note_sent(consumer, now_ms)
+            self.feeding.feed(share, now_ms)
 
     def note_sent(self, consumer: Consumer, now_ms: int) -> None:
         """Start the timeouts of the events that have been written to the socket."""
@@ -136,8 +154,8 @@ class Delivery:
             if letter is None:
                 self._let_wait(subscription, offset, slot, now_ms + subscription.policy.pause_ms(attempts.count))
 
-    def detach(self, consumer: Consumer, now_ms: int, *, is_failure: bool) -> None:
-        """Remove a consumer. Its events go to the other consumers, or wait for a new one."""
+    def detach(self, consumer: Consumer, now_ms: int, *, is_failure: bool, pause_ms: int = 0) -> None:
+        """Remove a consumer, after a pause. Its events go to the other consumers, or wait for a new one."""
         subscription = consumer.subscription
         if not subscription.is_durable:
             self.discard(consumer)
@@ -151,7 +169,10 @@ class Delivery:
             self._failure("disconnect", consumer, now_ms),
             is_leaving=True,
         )
-        self._fail_share(failing, now_ms)
+        if pause_ms:
+            self.timers.start(now_ms + pause_ms, failing)
+        else:
+            self._fail_share(failing, now_ms)
 
     def discard(self, consumer: Consumer) -> None:
         """Remove a consumer of a subscription that ends. Its events in flight are dropped."""
@@ -179,8 +200,11 @@ class Delivery:
                 self._fail_share(whose, now_ms)
             elif isinstance(whose, Watch):
                 self._end_silence(whose, now_ms)
+            elif isinstance(whose, Share):
+                self.feeding.feed(whose, now_ms)
             else:
                 self._end_pauses(whose, now_ms)
+        self.feeding.feed_due(now_ms)
 
     def redrive(self, redrive: PacedRedrive, now_ms: int) -> None:
         """Return the next part of the dead events to their subscription, and start a timer for the rest."""
@@ -193,36 +217,6 @@ class Delivery:
         if not redrive.is_done:
             self.timers.start(now_ms + STEP_MS, redrive)
         self.pump(subscription, now_ms)
-
-    def _hand_over(self, topic: Topic, consumer: Consumer, taken: list[Taken]) -> None:
-        offsets: list[int] = []
-        for slot, run in taken:
-            consumer.in_flight.update(zip(run, range(slot, slot + len(run)), strict=True))
-            offsets += run
-        lines = topic.recent.lines(offsets)
-        if lines is None:
-            consumer.fetching = True
-            self._work.tasks.append(Fetch(topic, consumer, offsets))
-        else:
-            self._deliver(consumer, offsets, lines)
-
-    def _deliver(self, consumer: Consumer, offsets: list[int], lines: list[bytes]) -> None:
-        attempts = consumer.subscription.attempts
-        if attempts:
-            again = attempts.keys() & set(offsets)
-            if again:
-                consumer.subscription.redelivered += len(again)
-                lines = [
-                    redelivered(line, attempts[offset].count + 1) if offset in again else line
-                    for offset, line in zip(offsets, lines, strict=True)
-                ]
-        if consumer.promise is not None and (suspects := consumer.subscription.suspects):
-            lines = [
-                suspected(line) if offset in suspects else line for offset, line in zip(offsets, lines, strict=True)
-            ]
-        consumer.deliver_lines(offsets, lines)
-        self._counts["delivered"] += len(lines)
-        self._work.sessions.add(consumer.session)
 
     def _let_wait(self, subscription: Subscription, offset: int, slot: int, due_ms: int) -> None:
         backlog = subscription.backlog

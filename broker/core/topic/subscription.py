@@ -21,6 +21,7 @@ from broker.core.topic.deadlines import Deadlines
 from broker.core.topic.in_flight_ids import InFlightIds
 from broker.core.topic.lanes import Lanes
 from broker.core.topic.promise import Promise
+from broker.core.topic.share import Share
 from broker.core.topic.suspects import Suspects
 from tweetwire.protocol.errors import Refusal
 from tweetwire.protocol.failures import Attempts
@@ -160,11 +161,15 @@ class Consumer:
 
     __slots__ = (
         *("_departing", "_taken", "_unsent", "deadlines", "fetching", "heard_ms", "ids", "in_flight", "is_watched"),
-        *("prefetch", "promise", "session", "subscription"),
+        *("prefetch", "promise", "session", "share", "subscription"),
     )
 
-    def __init__(self, session: Recipient, subscription: Subscription, prefetch: int) -> None:
+    def __init__(
+        self, session: Recipient, subscription: Subscription, prefetch: int, share: "Share[Consumer] | None" = None
+    ) -> None:
         self.session = session
+        # The prefetch of a pattern subscription; None for a consumer that was attached to this topic alone
+        self.share = share
         self.subscription = subscription
         self.prefetch = prefetch
         self.in_flight: dict[int, int] = {}
@@ -189,7 +194,12 @@ class Consumer:
         """How many more events may be in flight here now."""
         if self.fetching or not self.session.outbox.has_room:
             return 0
-        return self.prefetch - self.held
+        return self.prefetch - self.held if self.share is None else min(self.prefetch - self.held, self.share.room)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as many events are in flight as the prefetch allows."""
+        return self.held >= self.prefetch or (self.share is not None and self.share.room <= 0)
 
     @property
     def held(self) -> int:
@@ -233,6 +243,8 @@ class Consumer:
         if self.ids is not None:
             self.ids.note_lines(offsets, lines)
         self.session.outbox.add_events(lines)
+        if self.share is not None and not self._unsent:
+            self.share.unsent.append(self)
         self._unsent += offsets
         if self.subscription.attempts:
             # An event that failed here before may still have an older deadline.
@@ -273,6 +285,8 @@ class Consumer:
             self.promise.forget_events(removed)
         if self.ids is not None:
             self.ids.trim()
+        if self.share is not None:
+            self.share.release(len(removed))
         return removed
 
     def _start_timers(self, offsets: list[int], now_ms: int) -> None:

@@ -5,12 +5,14 @@ never older than its command.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final
 
 import msgspec
 
 from broker.core.access import EVERYTHING, Access
 from broker.core.desk import Desk
+from broker.core.patterns import Pattern, Patterns
 from broker.core.sessions import Sessions
 from broker.core.steps import NEXT_TICK, Steps
 from broker.core.topic.subscription import Subscription
@@ -77,7 +79,10 @@ class _Table:
 class Figures:
     """Makes the reports on all topics."""
 
-    def __init__(self, desk: Desk, sessions: Sessions, handshakes: Callable[[], dict[str, int]]) -> None:
+    def __init__(
+        self, desk: Desk, sessions: Sessions, patterns: Patterns, handshakes: Callable[[], dict[str, int]]
+    ) -> None:
+        self._patterns = patterns
         self._desk = desk
         self._sessions = sessions
         self._handshakes = handshakes
@@ -96,26 +101,39 @@ class Figures:
 
     def stats(self, access: Access) -> Steps[bytes]:
         """Return the reply to ``stats``: counters since the start, and the figures of each topic and subscription."""
-        return self._stats.answer(access, self._with_counts)
+        return self._stats.answer(access, partial(self._with_counts, access))
 
-    def stats_of(self, topic: Topic) -> Steps[bytes]:
+    def stats_of(self, access: Access, topic: Topic) -> Steps[bytes]:
         """Return the reply to ``stats <topic>``, which has the form of ``stats``."""
         part = yield from _figures_part(topic)
-        return self._with_counts([topic.name.encode()], [part])
+        return self._with_counts(access, [topic.name.encode()], [part])
 
     def topics(self, access: Access) -> Steps[bytes]:
         """Return the reply to ``topics``: the offsets, bytes and documentation of topics. `next` follows the last event."""
         return self._topics.answer(access, lambda _, parts: b"+OK topics [%b]\n" % b",".join(parts))
 
-    def _with_counts(self, names: list[bytes], parts: list[bytes]) -> bytes:
+    def _with_counts(self, access: Access, names: list[bytes], parts: list[bytes]) -> bytes:
+        patterns = [_pattern(one) for one in self._patterns if access.may_use(one)]
         counts = {
             "identity": self._desk.identity,
             "connections": len(self._sessions),
             **self._desk.counts,
             "handshakes": self._handshakes(),
+            "patterns": patterns,
         }
         topics = b",".join(b'"%b":%b' % pair for pair in zip(names, parts, strict=True))
         return b'+OK stats %b,"topics":{%b}}\n' % (_encode(counts)[:-1], topics)
+
+
+def _pattern(pattern: Pattern) -> dict[str, Any]:
+    return {
+        "pattern": pattern.topic,
+        "name": pattern.name,
+        "durable": pattern.is_durable,
+        "topics": len(pattern.topics),
+        "consumers": len(pattern.shares),
+        "in_flight": sum(share.held for share in pattern.shares.values()),
+    }
 
 
 def _topic_part(topic: Topic) -> Steps[bytes]:

@@ -1,12 +1,19 @@
 """Find the subscription or the offset that a command names."""
 
+import re
+from typing import Final
+
+from broker.core.patterns import Pattern
 from broker.core.session import Session
 from broker.core.topic.subscription import Subscription
 from broker.core.topic.topic import Topic
 from tweetwire.protocol.errors import Refusal
 from tweetwire.protocol.positions import Moment, Position
 
-__all__ = ["check_owner", "find_subscription", "not_yours", "start_offset"]
+__all__ = ["ANONYMOUS", "check_owner", "find_subscription", "may_have", "not_yours", "start_offset"]
+
+ANONYMOUS: Final = re.compile(r"conn-[0-9]+")
+"""The names of subscriptions that end with their connection."""
 
 
 def find_subscription(session: Session, topic: Topic, name: str) -> Subscription:
@@ -26,7 +33,14 @@ def check_owner(session: Session, subscription: Subscription) -> None:
         raise not_yours(session, subscription)
 
 
-def not_yours(session: Session, subscription: Subscription) -> Refusal:
+def may_have(session: Session, subscription: Subscription) -> bool:
+    """Whether a session may be attached to a subscription. An anonymous subscription belongs to its connection."""
+    if not session.access.may_read(subscription.topic):
+        return False
+    return not subscription.is_durable or session.access.may_use(subscription)
+
+
+def not_yours(session: Session, subscription: Subscription | Pattern) -> Refusal:
     """Return the refusal of a command about a subscription of another user."""
     place = f"{subscription.topic}/{subscription.name}"
     return Refusal(

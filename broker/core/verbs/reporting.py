@@ -6,6 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from broker.core.desk import Desk
+from broker.core.patterns import Patterns
 from broker.core.session import Session
 from broker.core.sessions import Sessions
 from broker.core.steps import Interrupt, Steps
@@ -28,8 +29,10 @@ LOOKED_AT: Final = 500
 class Reporting:
     """Begins a job for each report, since a report may be long."""
 
-    def __init__(self, desk: Desk, sessions: Sessions, handshakes: Callable[[], dict[str, int]]) -> None:
-        self.figures = Figures(desk, sessions, handshakes)
+    def __init__(
+        self, desk: Desk, sessions: Sessions, patterns: Patterns, handshakes: Callable[[], dict[str, int]]
+    ) -> None:
+        self.figures = Figures(desk, sessions, patterns, handshakes)
         self.chains = Chains()
         self._desk = desk
         self._sessions = sessions
@@ -55,7 +58,7 @@ class Reporting:
         if command.topic is None:
             self._desk.begin_job(session, figures.stats(session.access), figures.stats_size, is_awaited=False)
         else:
-            self._desk.begin_job(session, figures.stats_of(self._desk.topics.find(command.topic)))
+            self._desk.begin_job(session, figures.stats_of(session.access, self._desk.topics.find(command.topic)))
 
     def explain(self, session: Session, command: commands.Explain, now_ms: int) -> None:
         """Report the state of an event for a subscription."""

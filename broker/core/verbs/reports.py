@@ -104,8 +104,9 @@ def _client(session: Session) -> dict[str, Any]:
     return {
         "client": session.name,
         "peer": session.peer,
-        "subscriptions": sorted(session.consumers),
-        "in_flight": sum(len(consumer.in_flight) for consumer in session.consumers.values()),
+        "subscriptions": sorted([*session.consumers, *session.shares]),
+        "in_flight": sum(len(consumer.in_flight) for consumer in session.consumers.values())
+        + sum(share.held for share in session.shares.values()),
     }
 
 
@@ -115,7 +116,7 @@ def _why_waiting(subscription: Subscription) -> str:
         return f"the subscription is paused; to continue: resume {subscription.topic} as={subscription.name}"
     if not subscription.consumers:
         return "no connection has this subscription"
-    if all(consumer.held >= consumer.prefetch for consumer in subscription.consumers):
+    if all(consumer.is_full for consumer in subscription.consumers):
         return "every consumer has as many in flight as its prefetch allows"
     if all(consumer.room <= 0 for consumer in subscription.consumers):
         return "every consumer reads too slowly"

@@ -1,6 +1,5 @@
 """The commands of a session: its name, help, ping, and its end."""
 
-from broker.core.delivery.delivery import Delivery
 from broker.core.desk import Desk
 from broker.core.session import Session
 from broker.core.verbs.handler import Handlers
@@ -14,9 +13,8 @@ __all__ = ["SessionVerbs"]
 class SessionVerbs:
     """Answers the commands that need no topic."""
 
-    def __init__(self, desk: Desk, delivery: Delivery, subscribing: Subscribing) -> None:
+    def __init__(self, desk: Desk, subscribing: Subscribing) -> None:
         self._desk = desk
-        self._delivery = delivery
         self._subscribing = subscribing
         self.handlers: Handlers = {
             commands.Hello: self.hello,
@@ -42,8 +40,6 @@ class SessionVerbs:
 
     def quit(self, session: Session, command: commands.Quit, now_ms: int) -> None:
         """Return the events that the connection has in flight, and let it end."""
-        for consumer in list(session.consumers.values()):
-            self._delivery.detach(consumer, now_ms, is_failure=False)
-        session.consumers.clear()
+        self._subscribing.leave_all(session, now_ms, is_failure=False)
         self._desk.reply(session, "+OK bye")
         session.is_leaving = True

@@ -15,8 +15,10 @@ from broker.core.desk import Desk
 from broker.core.session import Session, StateCopy
 from broker.core.steps import Steps, sliced
 from broker.core.verbs.handler import Handlers
+from broker.journal.pattern_records import EndedPatternRecord, PatternRecord
 from broker.journal.records import ClientRecord, Record
 from tweetwire.protocol.errors import Refusal
+from tweetwire.protocol.patterns import is_pattern
 from tweetwire.protocol.verbs import state as commands
 
 __all__ = ["StateVerbs"]
@@ -69,6 +71,8 @@ def _lines(records: Sequence[Record], seen: set[str]) -> str:
 def _shown(record: Record, seen: set[str]) -> Record | None:
     """Return the part of a record that belongs to the topics in `seen`, or None if it has no such part."""
     if isinstance(record, ClientRecord):
-        attached = [place for place in record.attached if place[0] in seen]
+        attached = [place for place in record.attached if place[0] in seen or is_pattern(place[0])]
         return ClientRecord(record.client, attached) if attached else None
+    if isinstance(record, PatternRecord | EndedPatternRecord):
+        return record
     return record if record.topic in seen else None

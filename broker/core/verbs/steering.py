@@ -118,8 +118,11 @@ def _move_consumers(before: Subscription, after: Subscription) -> None:
         before.consumers.remove(consumer)
         # A consumer with a prefetch of 0 belongs to a session that has ended.
         if consumer.prefetch:
-            moved = Consumer(consumer.session, after, consumer.prefetch)
+            moved = Consumer(consumer.session, after, consumer.prefetch, consumer.share)
             if consumer.promise is not None:
                 moved.promise_begin()
-            consumer.session.consumers[after.topic, after.name] = moved
+            if consumer.share is None:
+                consumer.session.consumers[after.topic, after.name] = moved
+            else:
+                consumer.share.members[after.topic] = moved
             after.consumers.append(moved)

@@ -4,7 +4,6 @@ Always true: a session is attached only to subscriptions that its access allows 
 only to the connection that made it.
 """
 
-import re
 from typing import Final
 
 from broker.core.access import EVERYTHING, Access
@@ -16,24 +15,33 @@ from broker.core.topic.kept import subscription_record
 from broker.core.topic.subscription import Consumer, Subscription
 from broker.core.topic.topic import Topic
 from broker.core.verbs.exactly_once import ExactlyOnce
-from broker.core.verbs.finding import check_owner, find_subscription, not_yours, start_offset
+from broker.core.verbs.finding import ANONYMOUS, check_owner, find_subscription, may_have, not_yours, start_offset
 from broker.core.verbs.handler import Handlers
+from broker.core.verbs.patterns import PatternSubscribing
 from broker.journal.records import PolicyRecord, UnsubscribedRecord
 from tweetwire.protocol.errors import Refusal
 from tweetwire.protocol.notices import Ended, ended_line
+from tweetwire.protocol.patterns import is_pattern
 from tweetwire.protocol.policy import DEFAULT_POLICY
 from tweetwire.protocol.verbs import subscribing as commands
 
 __all__ = ["Subscribing"]
 
 SUBSCRIPTIONS_MAX: Final = 100_000
-_ANONYMOUS: Final = re.compile(r"conn-[0-9]+")
 
 
 class Subscribing:
     """Attaches connections to subscriptions and detaches them. Missing subscriptions are created."""
 
-    def __init__(self, desk: Desk, delivery: Delivery, sessions: Sessions, exactly_once: ExactlyOnce) -> None:
+    def __init__(
+        self,
+        desk: Desk,
+        delivery: Delivery,
+        sessions: Sessions,
+        exactly_once: ExactlyOnce,
+        patterns: PatternSubscribing,
+    ) -> None:
+        self._patterns = patterns
         self._desk = desk
         self._delivery = delivery
         self._sessions = sessions
@@ -53,13 +61,13 @@ class Subscribing:
             )
         topic = topics.find_or_make(command.topic)
         name = command.name or f"conn-{session.number}"
-        if command.begins and (topic.name, name) in session.consumers:
-            session.consumers[topic.name, name].promise_begin()
+        if command.begins and (consumer := session.consumer_of(topic.name, name)) is not None:
+            consumer.promise_begin()
         subscription = topic.subscriptions.get(name)
         _check_name(session, command, subscription)
         if subscription is None:
             subscription = self._make(session, topic, name, command, now_ms)
-        elif not _may_have(session, subscription):
+        elif not may_have(session, subscription):
             raise not_yours(session, subscription)
         elif command.change:
             subscription.policy = subscription.policy.changed(command.change)
@@ -80,21 +88,33 @@ class Subscribing:
         """Replace a session's permissions, and detach it from the subscriptions that it may no longer use."""
         session.access = access
         for consumer in list(session.consumers.values()):
-            if not _may_have(session, consumer.subscription):
+            if not may_have(session, consumer.subscription):
                 self._detach(session, consumer, now_ms)
                 self._notify_forbidden(session, consumer.subscription)
+        self._patterns.ends.drop_forbidden(session, now_ms)
+        self._sessions.note_attached(session)
+
+    def leave_all(self, session: Session, now_ms: int, *, is_failure: bool) -> None:
+        """Detach a connection that ends, and return the events that it has in flight."""
+        for consumer in list(session.consumers.values()):
+            self._delivery.detach(consumer, now_ms, is_failure=is_failure)
+        session.consumers.clear()
+        self._patterns.ends.leave_all(session, now_ms, is_failure=is_failure)
 
     def resume_attached(self, session: Session, now_ms: int) -> None:
         """Attach a named client to the durable subscriptions that it had when it left."""
         for topic, name, prefetch in self._sessions.attached(session.name):
-            self._resume(session, topic, name, prefetch, now_ms)
+            if is_pattern(topic):
+                self._patterns.resume(session, topic, name, prefetch, now_ms)
+            else:
+                self._resume(session, topic, name, prefetch, now_ms)
 
     def _resume(self, session: Session, topic_name: str, name: str, prefetch: int, now_ms: int) -> None:
         topic = self._desk.topics.by_name.get(topic_name)
         subscription = None if topic is None else topic.subscriptions.get(name)
         if topic is None or subscription is None or not subscription.is_durable:
             return
-        if _may_have(session, subscription):
+        if may_have(session, subscription):
             self._attach(session, topic, subscription, prefetch, now_ms)
         else:
             self._notify_forbidden(session, subscription)
@@ -102,6 +122,11 @@ class Subscribing:
     def _notify_forbidden(self, session: Session, subscription: Subscription) -> None:
         reason = f"{session.access.user} may no longer use it"
         self._desk.notify(session, ended_line(Ended(subscription.topic, subscription.name, reason)))
+
+    def forget_topic(self, topic: str) -> None:
+        """Forget which clients and patterns had subscriptions to a dropped topic. The record of the drop implies this."""
+        self._sessions.forget_topic(topic)
+        self._patterns.table.forget_topic(topic)
 
     def _make(
         self, session: Session, topic: Topic, name: str, command: commands.Subscribe, now_ms: int
@@ -126,14 +151,14 @@ class Subscribing:
         *,
         begins: bool = False,
     ) -> None:
-        key = (topic.name, subscription.name)
-        if key not in session.consumers:
-            session.consumers[key] = Consumer(session, subscription, prefetch)
+        consumer = session.consumer_of(topic.name, subscription.name)
+        if consumer is None:
+            consumer = session.consumers[topic.name, subscription.name] = Consumer(session, subscription, prefetch)
             if begins:
-                session.consumers[key].promise_begin()
-            subscription.consumers.append(session.consumers[key])
-            self._exactly_once.attach(session.consumers[key])
-        session.consumers[key].prefetch = prefetch
+                consumer.promise_begin()
+            subscription.consumers.append(consumer)
+            self._exactly_once.attach(consumer)
+        consumer.prefetch = prefetch
         self._claim(session, subscription)
         self._sessions.note_attached(session)
         self._desk.reply(
@@ -166,13 +191,20 @@ class Subscribing:
         self._detach(session, mine[0], now_ms)
 
     def _detach(self, session: Session, consumer: Consumer, now_ms: int) -> None:
-        del session.consumers[consumer.subscription.topic, consumer.subscription.name]
+        session.remove_consumer(consumer)
         self._sessions.note_attached(session)
         self._delivery.detach(consumer, now_ms, is_failure=False)
 
     def _end_for_all(self, session: Session, topic: Topic, subscription: Subscription) -> None:
         """End a subscription, and notify every other connection that has it."""
         check_owner(session, subscription)
+        pattern = self._patterns.table.of_subscription(topic.name, subscription.name)
+        if pattern is not None:
+            raise Refusal(
+                "bad_arguments",
+                f"{subscription.name} is a subscription to {pattern.topic}; to end it: unsub {pattern.topic}"
+                f" as={subscription.name} end",
+            )
         lost = self.end(topic, subscription, f"{session.name} ended the subscription", actor=session)
         for one in lost:
             self._sessions.note_attached(one)
@@ -191,10 +223,10 @@ class Subscribing:
         lost: list[Session] = []
         for consumer in list(subscription.consumers):
             self._delivery.discard(consumer)
-            del consumer.session.consumers[topic.name, name]
             other = self._sessions.by_number.get(consumer.session.number)
             # While failed tries are counted, a session that has ended still has its consumer. It must not be kept.
-            if other is not None:
+            if other is not None and other.consumer_of(topic.name, name) is consumer:
+                other.remove_consumer(consumer)
                 lost.append(other)
                 if other is not actor:
                     self._desk.notify(other, notice)
@@ -202,13 +234,6 @@ class Subscribing:
             self._desk.work.keep(UnsubscribedRecord(topic.name, name))
         self._delivery.retire(subscription)
         return lost
-
-
-def _may_have(session: Session, subscription: Subscription) -> bool:
-    """Whether a session may be attached to a subscription. An anonymous subscription belongs to its connection."""
-    if not session.access.may_read(subscription.topic):
-        return False
-    return not subscription.is_durable or session.access.may_use(subscription)
 
 
 def _check_name(session: Session, command: commands.Subscribe, found: Subscription | None) -> None:
@@ -220,7 +245,7 @@ def _check_name(session: Session, command: commands.Subscribe, found: Subscripti
             )
     elif found is None or not found.is_durable:
         is_own = found is not None and session.is_attached_to(found.topic, found.name)
-        if _ANONYMOUS.fullmatch(command.name) and not is_own:
+        if ANONYMOUS.fullmatch(command.name) and not is_own:
             raise Refusal(
                 "bad_name", f"{command.name}: names like conn-1 are of anonymous subscriptions; choose another"
             )

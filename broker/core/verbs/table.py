@@ -10,6 +10,7 @@ from broker.core.verbs.documenting import Documenting
 from broker.core.verbs.exactly_once import ExactlyOnce
 from broker.core.verbs.handler import Handlers
 from broker.core.verbs.marking import Marking
+from broker.core.verbs.patterns import PatternSubscribing
 from broker.core.verbs.publishing import Publishing
 from broker.core.verbs.reading import ReadingVerbs
 from broker.core.verbs.references import References
@@ -38,8 +39,9 @@ class Verbs:
         self.exactly_once = ExactlyOnce(desk, delivery, references)
         self.requesting = Requesting(desk)
         self.publishing = Publishing(desk, self.requesting)
-        self.reporting = Reporting(desk, sessions, self.exactly_once.report)
-        self.subscribing = Subscribing(desk, delivery, sessions, self.exactly_once)
+        self.patterns = PatternSubscribing(desk, delivery, sessions, self.exactly_once)
+        self.reporting = Reporting(desk, sessions, self.patterns.table, self.exactly_once.report)
+        self.subscribing = Subscribing(desk, delivery, sessions, self.exactly_once, self.patterns)
         documenting = Documenting(desk)
         self.reading = ReadingVerbs(desk)
         self.topics = TopicVerbs(desk, sessions, self.subscribing, documenting, self.exactly_once, reading=self.reading)
@@ -48,6 +50,7 @@ class Verbs:
             **self.requesting.handlers,
             **Settling(desk, delivery, references).handlers,
             **self.subscribing.handlers,
+            **self.patterns.handlers,
             **self.reading.handlers,
             **Marking(desk).handlers,
             **self.reporting.handlers,
@@ -56,7 +59,7 @@ class Verbs:
             **self.topics.handlers,
             **Steering(desk, delivery, self.exactly_once).handlers,
             **self.exactly_once.handlers,
-            **SessionVerbs(desk, delivery, self.subscribing).handlers,
+            **SessionVerbs(desk, self.subscribing).handlers,
         }
 
     def note_stored(self, topic: Topic, batch: Batch) -> None:

@@ -124,7 +124,7 @@ class TopicVerbs:
                 yield None
         for session in lost:
             self._sessions.note_attached(session)
-        self._sessions.forget_topic(topic.name)
+        self._subscribing.forget_topic(topic.name)
         self._exactly_once.forget_topic(topic.name)
         self._reading.waiting.forget_topic(topic)
         self._documenting.note_dropped(topic.documentation)

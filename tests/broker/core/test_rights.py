@@ -247,7 +247,9 @@ def test_the_matrix_in_the_documentation_is_the_one_that_is_carried_out() -> Non
 _WORDS: Final = {
     "Publish": "pub",
     "Subscribe": "sub",
+    "SubscribePattern": "sub",
     "Unsubscribe": "unsub",
+    "UnsubscribePattern": "unsub",
     "Describe": "describe <text>",
     "Documentation": "describe",
     "SetSchema": "schema <json schema>",

@@ -141,3 +141,22 @@ def test_misuse_is_one_sentence(tweetwire: Tweetwire, topic: str) -> None:
     assert (
         "--ack: 'maybe' is not one of auto, prompt, none" in tweetwire("sub", topic, "--ack", "maybe", status=2).errors
     )
+
+
+def test_a_pattern_consumes_all_its_topics_and_names_them(tweetwire: Tweetwire, shared_client: SyncClient) -> None:
+    for word in ("a", "b"):
+        publish(shared_client, f"many.{word}", f"in-{word}")
+    text = tweetwire("sub", "many.*", *FROM_FIRST, "--count", 2).out
+    assert {line.split()[0] for line in text.splitlines()} == {"many.a", "many.b"}
+    publish(shared_client, "many.c", "in-c")
+    assert ids(tweetwire("sub", "many.*", "--as", "s", "--json", "--count", 1).out) == ["in-c"]
+    listed = json.loads(tweetwire("subscriptions", "--json").out)
+    assert {one["topic"] for one in listed if one["pattern"] == "many.*"} == {"many.a", "many.b", "many.c"}
+    assert "many.*" in tweetwire("subscriptions").out
+    assert "pattern subscriptions" in tweetwire("stats").out
+    tweetwire("unsub", "many.*", "--as", "s", "--end", "--yes")
+    assert "s" not in shared_client.stats("many.a")["topics"]["many.a"]["subscriptions"]
+
+
+def test_a_wrong_pattern_ends_with_a_sentence(tweetwire: Tweetwire) -> None:
+    assert "a whole word between dots" in tweetwire("sub", "many*", "--as", "s", status=2).errors

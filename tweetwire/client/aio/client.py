@@ -152,13 +152,14 @@ class Client(AsyncLifetime, AsyncCommands, AsyncMarks):
         qos: Literal[1, 2] = 1,
         begins: bool = False,
     ) -> Subscription:
-        """Subscribe to a topic. A client can have one subscription to each topic.
+        """Subscribe to a topic, or to all topics that match a pattern. A client can have one subscription to each topic.
 
         The arguments `timeout_s` to `max_wait_s` are the policy of the subscription. If one is None, a new subscription
         gets the broker's default, and an existing one keeps its value.
 
         Args:
-            topic: The topic.
+            topic: The topic, or a pattern in which ``*`` stands for one word between dots, and ``>`` at the end for the
+                rest: ``orders.*``, ``tenant.>``. Topics that are created later belong to it.
             as_: Name of a durable subscription, which stays when this client leaves. Without a name, the subscription
                 ends with this client.
             prefetch: Largest number of events in flight to this client, from 1 to 100,000.
@@ -180,7 +181,7 @@ class Client(AsyncLifetime, AsyncCommands, AsyncMarks):
 
         Raises:
             Refusal: The broker refuses the subscription, for example because the topic does not exist.
-            ValueError: An argument is wrong, or the client already has a subscription to the topic.
+            ValueError: An argument is wrong, or the client already has a subscription to the topic or to one of the topics.
             ClientClosed: The client is left before the reply comes.
         """
         self._owner.check()

@@ -8,7 +8,9 @@ from tweetwire.client.aio.link import AsyncLink
 from tweetwire.client.engine import SubscriptionState
 from tweetwire.client.engine.commands import AckCommand
 from tweetwire.protocol import requests
+from tweetwire.protocol.errors import Refusal
 from tweetwire.protocol.events import StoredEvent
+from tweetwire.protocol.replies import NOT_IN_FLIGHT
 from tweetwire.protocol.request_words import REFS_PER_LINE
 from tweetwire.protocol.requests import Start, SubscribeRequest
 
@@ -21,7 +23,8 @@ class Subscription(SubscriptionState):
     Make one with `Client.subscribe`.
 
     Attributes:
-        topic: The topic.
+        topic: The topic or the pattern.
+        is_pattern: Whether `topic` is a pattern. Then each event names its topic.
         name: Name of a durable subscription, else None.
         known_as: The broker's name for the subscription.
         stale: Number of events that were acked, nacked or begun too late: they were no longer in flight here.
@@ -103,7 +106,7 @@ class Subscription(SubscriptionState):
             code: An error code of the application.
             trace: A traceback. If it is too long, only its end is sent.
         """
-        self._send(requests.nack_line(self.topic, event.offset, message, code, trace), 1)
+        self._send(requests.nack_line(event.topic, event.offset, message, code, trace), 1)
         await self._link.wait_for_room()
 
     async def extend(self, events: Sequence[StoredEvent]) -> None:
@@ -115,16 +118,26 @@ class Subscription(SubscriptionState):
         Raises:
             Refusal: With the code ``stale`` if none of the events is in flight here any more.
         """
-        if events:
-            await self._link.ask(requests.extend_line(self.topic, [event.offset for event in events]))
+        stale: Refusal | None = None
+        is_extended = not events
+        for topic, offsets in self._by_topic(events) if events else ():
+            try:
+                await self._link.ask(requests.extend_line(topic, offsets))
+                is_extended = True
+            except Refusal as refusal:
+                if refusal.code not in NOT_IN_FLIGHT:
+                    raise
+                stale = refusal
+        if stale is not None and not is_extended:
+            raise stale
 
     def _changed(self) -> None:
         self._has_events.set()
 
     def _send_refs(self, lines_of: Callable[[str, Sequence[int]], list[bytes]], events: Sequence[StoredEvent]) -> None:
-        offsets = [event.offset for event in events]
-        for number, line in enumerate(lines_of(self.topic, offsets)):
-            self._send(line, min(REFS_PER_LINE, len(offsets) - number * REFS_PER_LINE))
+        for topic, offsets in self._by_topic(events):
+            for number, line in enumerate(lines_of(topic, offsets)):
+                self._send(line, min(REFS_PER_LINE, len(offsets) - number * REFS_PER_LINE))
 
     def _send(self, line: bytes, count: int) -> None:
         # No task waits for the reply. On a new connection the ack would be stale, because events in flight are delivered again.

@@ -1,6 +1,6 @@
 """A subscription of the blocking client: lists of events on request, and their acks and nacks."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from time import monotonic
 
 from tweetwire.client.blocking.link import BlockingLink
@@ -20,7 +20,8 @@ class SyncSubscription(SubscriptionState):
     Make one with `SyncClient.subscribe`.
 
     Attributes:
-        topic: The topic.
+        topic: The topic or the pattern.
+        is_pattern: Whether `topic` is a pattern. Then each event names its topic.
         name: Name of a durable subscription, else None.
         known_as: The broker's name for the subscription.
         stale: Number of events that were acked, nacked or begun too late: they were no longer in flight here.
@@ -74,7 +75,7 @@ class SyncSubscription(SubscriptionState):
             Refusal: The broker refuses an ack for another reason.
             BrokerLost: See `SyncClient`.
         """
-        self._settle(requests.ack_lines(self.topic, [event.offset for event in events]))
+        self._settle(requests.ack_lines, events)
 
     def mark_begun(self, events: Sequence[StoredEvent]) -> None:
         """Note that this client begins to work on events, for a subscription made with `begins`.
@@ -88,7 +89,7 @@ class SyncSubscription(SubscriptionState):
             Refusal: The broker refuses the command for another reason.
             BrokerLost: See `SyncClient`.
         """
-        self._settle(requests.begin_lines(self.topic, [event.offset for event in events]))
+        self._settle(requests.begin_lines, events)
 
     def nack(
         self, event: StoredEvent, message: str | None = None, *, code: str | int | None = None, trace: str | None = None
@@ -107,7 +108,7 @@ class SyncSubscription(SubscriptionState):
             Refusal: The broker refuses the nack for another reason.
             BrokerLost: See `SyncClient`.
         """
-        self._settle([requests.nack_line(self.topic, event.offset, message, code, trace)])
+        self._send([requests.nack_line(event.topic, event.offset, message, code, trace)])
 
     def extend(self, events: Sequence[StoredEvent]) -> None:
         """Restart the ack timers of events.
@@ -119,13 +120,26 @@ class SyncSubscription(SubscriptionState):
             Refusal: With the code ``stale`` if none of the events is in flight here any more.
             BrokerLost: See `SyncClient`.
         """
-        if events:
-            self._link.ask(requests.extend_line(self.topic, [event.offset for event in events]))
+        stale: Refusal | None = None
+        is_extended = not events
+        for topic, offsets in self._by_topic(events) if events else ():
+            try:
+                self._link.ask(requests.extend_line(topic, offsets))
+                is_extended = True
+            except Refusal as refusal:
+                if refusal.code not in replies.NOT_IN_FLIGHT:
+                    raise
+                stale = refusal
+        if stale is not None and not is_extended:
+            raise stale
 
     def prepare(self) -> None:
         """Prepare the subscription before its command is sent. Called by the client."""
 
-    def _settle(self, lines: Sequence[bytes]) -> None:
+    def _settle(self, lines_of: Callable[[str, Sequence[int]], list[bytes]], events: Sequence[StoredEvent]) -> None:
+        self._send([line for topic, offsets in self._by_topic(events) for line in lines_of(topic, offsets)])
+
+    def _send(self, lines: Sequence[bytes]) -> None:
         """Send acks, nacks or begins, and count those that come too late. Raises the first Refusal for another reason."""
         commands = [AckCommand(line, self, replies.unsettled(line, 0)) for line in lines]
         self._link.post(commands)

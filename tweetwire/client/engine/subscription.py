@@ -1,7 +1,10 @@
 """The state of one subscription: the lines that make, resume and leave it, and its events."""
 
+from collections.abc import Iterable, Sequence
+
 from tweetwire.protocol.errors import BrokerError
 from tweetwire.protocol.events import StoredEvent
+from tweetwire.protocol.patterns import is_pattern
 from tweetwire.protocol.requests import Start, SubscribeRequest
 
 __all__ = ["SubscriptionState"]
@@ -12,6 +15,7 @@ class SubscriptionState:
 
     Attributes:
         known_as: The broker's name for the subscription.
+        is_pattern: Whether `topic` is a pattern, so that the events have several topics.
         stale: Number of events that were acked, nacked or begun too late.
         refused: Number of events whose ack, nack or begin the broker refused for another reason.
     """
@@ -19,6 +23,7 @@ class SubscriptionState:
     def __init__(self, request: SubscribeRequest, start: Start) -> None:
         self.topic = request.topic
         self.name = request.name
+        self.is_pattern = is_pattern(request.topic)
         self.stale = 0
         self.refused = 0
         self.known_as = ""
@@ -43,8 +48,10 @@ class SubscriptionState:
         # Events that still wait here are dropped, so that the new subscription must deliver them again.
         self._next = min((event.offset for event in self._events if event.attempt == 1), default=self._next)
         self.detach()
-        start = self._start if self.name is not None or self._next < 0 else self._next
-        return self._request.line(start)
+        if self.name is not None or self._next < 0:
+            return self._request.line(self._start)
+        # A pattern has no offset to continue from.
+        return self._request.line("latest" if self.is_pattern else self._next)
 
     def leave_line(self, *, end: bool) -> bytes:
         """Return the command that leaves the subscription, or with `end`, ends it for all members."""
@@ -62,6 +69,10 @@ class SubscriptionState:
         """
         if self._is_attached:
             self._arrive(events)
+
+    def leave_topic(self, topic: str) -> None:
+        """Drop the events of a topic that has left the subscription's pattern. Called by the engine."""
+        self._events = [event for event in self._events if event.topic != topic]
 
     def detach(self) -> None:
         """Note that the connection is lost, and drop the events in flight. Called by the engine."""
@@ -90,6 +101,15 @@ class SubscriptionState:
     def _keep(self, events: list[StoredEvent]) -> None:
         self._events += events
         self._changed()
+
+    def _by_topic(self, events: Sequence[StoredEvent]) -> Iterable[tuple[str, list[int]]]:
+        """Return the offsets of events by topic."""
+        if not self.is_pattern:
+            return [(self.topic, [event.offset for event in events])]
+        by_topic: dict[str, list[int]] = {}
+        for event in events:
+            by_topic.setdefault(event.topic, []).append(event.offset)
+        return by_topic.items()
 
     def _take_events(self) -> list[StoredEvent]:
         batch, self._events = self._events, []

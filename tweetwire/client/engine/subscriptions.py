@@ -1,8 +1,8 @@
 """The subscriptions of one client, and the delivery of events to them.
 
-Always true: the client has at most one subscription to a topic. The events between the replies to its ``sub`` and its
-``unsub`` belong to it. Other events belong to a subscription that was abandoned before its reply. They are dropped, and
-the broker delivers them again.
+Always true: the client has at most one subscription to a topic, also where patterns match it. The events between the
+replies to its ``sub`` and its ``unsub`` belong to it. Other events belong to a subscription that was abandoned before its
+reply. They are dropped, and the broker delivers them again.
 """
 
 from collections.abc import Iterator
@@ -13,12 +13,13 @@ from tweetwire.client.engine.subscription import SubscriptionState
 from tweetwire.protocol.errors import BrokerError, SubscriptionEnded
 from tweetwire.protocol.events import StoredEvent
 from tweetwire.protocol.notices import read_ended
+from tweetwire.protocol.patterns import do_overlap, is_pattern, matches
 
 __all__ = ["SubscriptionTable"]
 
 
 class SubscriptionTable:
-    """The subscriptions of a client, by topic."""
+    """The subscriptions of a client, by topic or pattern."""
 
     def __init__(self) -> None:
         self._by_topic: dict[str, SubscriptionState] = {}
@@ -32,10 +33,11 @@ class SubscriptionTable:
         return iter(list(self._by_topic.values()))
 
     def add(self, subscription: SubscriptionState) -> None:
-        """Add a subscription. Raises ValueError if the client already has a subscription to its topic."""
+        """Add a subscription. Raises ValueError if the client already has a subscription to its topic or topics."""
         topic = subscription.topic
-        if topic in self._by_topic:
-            raise ValueError(f"this client already has a subscription to {topic}; use another client")
+        for other in self._by_topic:
+            if other == topic or ((subscription.is_pattern or is_pattern(other)) and do_overlap(other, topic)):
+                raise ValueError(f"this client already has a subscription to {other}; use another client")
         self._by_topic[topic] = subscription
 
     def remove(self, subscription: SubscriptionState) -> None:
@@ -74,8 +76,9 @@ class SubscriptionTable:
         for event in events:
             by_topic.setdefault(event.topic, []).append(event)
         for topic, some in by_topic.items():
-            if topic in self._by_topic:
-                self._by_topic[topic].deliver(some)
+            subscription = self._of(topic)
+            if subscription is not None:
+                subscription.deliver(some)
 
     def note(self, line: bytes) -> None:
         """End the subscription that a notice reports as ended. Other notices are ignored."""
@@ -84,12 +87,22 @@ class SubscriptionTable:
         if ended is not None and subscription is not None and subscription.known_as == ended.name:
             del self._by_topic[ended.topic]
             subscription.end(SubscriptionEnded(*ended))
+        elif ended is not None and (pattern := self._of(ended.topic)) is not None and pattern.known_as == ended.name:
+            pattern.leave_topic(ended.topic)
 
     def fail(self, error: BrokerError) -> None:
         """End all subscriptions with `error`."""
         subscriptions, self._by_topic = self._by_topic, {}
         for subscription in subscriptions.values():
             subscription.end(error)
+
+    def _of(self, topic: str) -> SubscriptionState | None:
+        """Return the subscription that has the events of a topic."""
+        found = self._by_topic.get(topic)
+        if found is None:
+            patterns = (one for one in self._by_topic.values() if one.is_pattern and matches(one.topic, topic))
+            found = next(patterns, None)
+        return found
 
     def _left(self, subscription: SubscriptionState, *, end: bool) -> None:
         self.remove(subscription)

@@ -102,7 +102,7 @@ class TakenEvents:
         return taken
 
     def _make_room(self, session: Session, taken: TakenEvent, now_ms: int) -> None:
-        consumer = session.consumers.get((taken.topic, taken.name))
+        consumer = session.consumer_of(taken.topic, taken.name)
         if consumer is not None and consumer.note_finished(taken.offset):
             self._delivery.pump(consumer.subscription, now_ms)
 

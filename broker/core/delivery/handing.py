@@ -1,0 +1,68 @@
+"""Take events from a backlog and give them to a consumer: they are in flight from here on, and their lines in the outbox."""
+
+from typing import Final
+
+from broker.core.topic.backlog import Taken
+from broker.core.topic.subscription import Consumer, Subscription
+from broker.core.topic.topic import Topic
+from broker.core.work import Fetch, Work
+from tweetwire.protocol.event_lines import redelivered, suspected
+
+__all__ = ["Handing"]
+
+TAKE_MAX: Final = 1000
+TAKE_BYTES: Final = 1 << 20
+
+
+class Handing:
+    """Gives events to consumers. Lines that are no longer in memory are left to read in `work`."""
+
+    def __init__(self, work: Work, counts: dict[str, int]) -> None:
+        self._work = work
+        self._counts = counts
+
+    @staticmethod
+    def take_next(topic: Topic, subscription: Subscription, room: int, aged: int) -> list[Taken]:
+        """Take up to `room` waiting events in their order, or fewer if they are large. See `Backlog.take_next`."""
+        most = min(room, TAKE_MAX, max(1, TAKE_BYTES // topic.recent.mean_bytes))
+        return subscription.backlog.take_next(most, aged)
+
+    @staticmethod
+    def aged(topic: Topic, subscription: Subscription, now_ms: int) -> int:
+        """Return the offset below which events have waited for so long that they go first."""
+        max_wait_ms = subscription.policy.max_wait_ms
+        return topic.ages.offset_before(now_ms - max_wait_ms, topic.visible) if max_wait_ms else 0
+
+    def hand_over(self, topic: Topic, consumer: Consumer, taken: list[Taken]) -> None:
+        """Put events in flight that were taken from the backlog, and deliver their lines."""
+        offsets: list[int] = []
+        for slot, run in taken:
+            consumer.in_flight.update(zip(run, range(slot, slot + len(run)), strict=True))
+            offsets += run
+        if consumer.share is not None:
+            consumer.share.held += len(offsets)
+        lines = topic.recent.lines(offsets)
+        if lines is None:
+            consumer.fetching = True
+            self._work.tasks.append(Fetch(topic, consumer, offsets))
+        else:
+            self.deliver(consumer, offsets, lines)
+
+    def deliver(self, consumer: Consumer, offsets: list[int], lines: list[bytes]) -> None:
+        """Deliver the lines of events that are in flight with a consumer."""
+        attempts = consumer.subscription.attempts
+        if attempts:
+            again = attempts.keys() & set(offsets)
+            if again:
+                consumer.subscription.redelivered += len(again)
+                lines = [
+                    redelivered(line, attempts[offset].count + 1) if offset in again else line
+                    for offset, line in zip(offsets, lines, strict=True)
+                ]
+        if consumer.promise is not None and (suspects := consumer.subscription.suspects):
+            lines = [
+                suspected(line) if offset in suspects else line for offset, line in zip(offsets, lines, strict=True)
+            ]
+        consumer.deliver_lines(offsets, lines)
+        self._counts["delivered"] += len(lines)
+        self._work.sessions.add(consumer.session)
