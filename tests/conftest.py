@@ -25,6 +25,7 @@ LONGEST_FIRST = (
     "spark",
     "sse_ingest",
     "change_stream",
+    "bridge",
     "dashboard",
     "subscriber",
     "demo",

@@ -13,7 +13,18 @@ import pytest
 
 ROOT: Final = Path(__file__).parents[1]
 PACKAGES: Final = (
-    *("tweetwire", "broker", "dashboard", "change_stream", "sse_ingest", "subscriber", "spark", "demo", "bench"),
+    *(
+        "tweetwire",
+        "broker",
+        "bridge",
+        "dashboard",
+        "change_stream",
+        "sse_ingest",
+        "subscriber",
+        "spark",
+        "demo",
+        "bench",
+    ),
     *("deploy", "docs", "examples"),
 )
 LINES_MAX: Final = 300

@@ -7,7 +7,17 @@ from typing import Final, NamedTuple
 
 __all__ = ["Sentence", "find_sentences"]
 
-PROGRAMS: Final = ("tweetwire", "broker", "dashboard", "change_stream", "sse_ingest", "subscriber", "spark", "demo")
+PROGRAMS: Final = (
+    "tweetwire",
+    "broker",
+    "bridge",
+    "dashboard",
+    "change_stream",
+    "sse_ingest",
+    "subscriber",
+    "spark",
+    "demo",
+)
 _ERRORS: Final = frozenset({"StartError", "TlsFileUnusable"})
 
 

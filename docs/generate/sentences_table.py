@@ -13,6 +13,7 @@ _REMEDIES: Final = Path(__file__).parent / "remedies.toml"
 _HEAD: Final = "| sentence | cause | remedy |\n| --- | --- | --- |"
 _TITLES: Final = {
     "tweetwire": "Any program, and the commands of tweetwire",
+    "bridge": "The bridge",
     "sse_ingest": "The ingester",
     "spark": "Spark",
 }

@@ -17,6 +17,8 @@ __all__ = ["PROGRAMS", "settings_markdown", "variables"]
 
 PROGRAMS: Final = (
     ("broker.settings", "BrokerSettings"),
+    ("bridge.settings", "BridgeSettings"),
+    ("bridge.verify", "VerifySettings"),
     ("dashboard.settings", "DashboardSettings"),
     ("sse_ingest.settings", "IngestSettings"),
     ("sse_ingest.simulator.settings", "SimulatorSettings"),

@@ -86,6 +86,7 @@ COMMANDS: Final[dict[str, Entry]] = {
 PROGRAMS: Final[dict[str, Program]] = {
     "broker": Program("broker", "the message broker"),
     "users": Program("broker.users", "makes an entry for the users file of the broker"),
+    "bridge": Program("bridge", "topics to and from a central Redis or Valkey; compares them"),
     "dashboard": Program("dashboard", "the web dashboard of a broker"),
     "ingest": Program("sse_ingest", "Server-Sent Events to MongoDB"),
     "simulator": Program("sse_ingest.simulator", "a server that sends invented tweets"),

@@ -12,6 +12,8 @@ from pydantic_settings import BaseSettings, CliPositionalArg
 
 from bench.settings import BenchSettings, CompareSettings
 from bench.soak import SoakSettings
+from bridge.settings import BridgeSettings
+from bridge.verify import VerifySettings
 from broker.settings import BrokerSettings
 from change_stream.settings import ChangeStreamSettings
 from change_stream.status import StatusSettings
@@ -35,6 +37,7 @@ from tweetwire.runtime.login import Login
 from tweetwire.runtime.program import ProgramSettings, settings_config
 
 PROGRAMS: list[type[BaseSettings]] = [
+    *(BridgeSettings, VerifySettings),
     *(BrokerSettings, DashboardSettings, ChangeStreamSettings, StatusSettings, DemoSettings, ReplicaSetSettings),
     *(
         SparkSettings,

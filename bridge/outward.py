@@ -1,0 +1,260 @@
+"""Carry one topic to a central stream.
+
+A session opens the engine, reads the mark, decides by the table of `bridge.opening` where to continue, and appends batches.
+It ends at the first failure; the next one begins with the table again. The engine's position decides, never the memory of this
+program. So a batch whose reply was lost is neither lost nor written twice.
+
+The mark is read before the position, and the ends of the log after it. Otherwise another bridge on the same route could move
+them in between, and the table would see a loss that there is not.
+"""
+
+import secrets
+from collections.abc import Sequence
+from typing import Final
+
+import anyio
+import msgspec
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+
+from bridge.central import CentralLost, Destination, EngineUnreachable, Found, PositionMoved, Record, RecordRefused
+from bridge.envelope import OutgoingEnvelope
+from bridge.local import LocalTopic, RouteMark
+from bridge.marking import Marking
+from bridge.opening import Local, MarkNote, Plan, Policy, Refused, decide
+from bridge.rejected import RejectedEvents
+from bridge.route import Route
+from bridge.standing import Standing
+from tweetwire import BrokerError, Client, Page, Refusal, StoredEvent
+from tweetwire.protocol.errors import StartError
+from tweetwire.runtime.program import logger
+
+__all__ = ["Outward"]
+
+_WAIT_S: Final = 1.0
+"""The longest wait of a read. A session that has ended leaves its last read behind, and the next one waits for the reply."""
+_IDENTITY_BYTES: Final = 16
+_HOPELESS: Final = frozenset({"bad_name", "forbidden", "unauthenticated"})
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Outward:
+    """Carries the events of a route outwards until stopped.
+
+    Args:
+        route: The route.
+        client: The broker.
+        reader: Another connection to it, on which reads wait.
+        destination: The engine.
+        takes_new_identity: Whether to send the topic as another broker where the position is not ours.
+    """
+
+    def __init__(
+        self,
+        route: Route,
+        client: Client,
+        reader: Client,
+        destination: Destination,
+        *,
+        takes_new_identity: bool = False,
+    ) -> None:
+        options = route.options
+        self.route = route
+        self.standing = Standing(str(route), route.topic)
+        self._destination = destination
+        self._local = LocalTopic(client, reader, route.topic, route.mark)
+        self._rejected = RejectedEvents(client, route.topic, route.mark)
+        begin = options.begin
+        self._policy = Policy(
+            begin if isinstance(begin, int) else "latest" if begin == "latest" else "earliest",
+            options.on_lost,
+            options.on_gap,
+            takes_new_identity,
+        )
+        self._is_stopping = False
+        self._read_failure: Exception | None = None
+        self._reading = anyio.CancelScope()
+        self._pausing = anyio.CancelScope()
+
+    def stop(self) -> None:
+        """End `run` after the batch that is being written, with its mark."""
+        self._is_stopping = True
+        self._reading.cancel()
+        self._pausing.cancel()
+
+    async def run(self) -> None:
+        """Carry events until stopped. Raises StartError if a person has to change something."""
+        try:
+            while not self._is_stopping:
+                try:
+                    await self._session()
+                except PositionMoved as moved:
+                    logger().info("the position has moved, reading it again", route=str(self.route), reason=str(moved))
+                    await self._pause(moved)
+                except (EngineUnreachable, CentralLost) as error:
+                    await self._pause(error)
+                except BrokerError as error:
+                    if isinstance(error, Refusal) and error.code in _HOPELESS:
+                        raise StartError(f"the broker refuses the route {self.route}: {error}") from error
+                    await self._pause(error)
+        finally:
+            with anyio.CancelScope(shield=True), anyio.move_on_after(1):
+                await self._destination.aclose()
+
+    async def _pause(self, error: Exception) -> None:
+        with anyio.CancelScope() as self._pausing:
+            if not self._is_stopping:
+                await self.standing.pause(error)
+
+    async def _session(self) -> None:
+        mark = await self._local.mark()
+        broker = self._local.identity()
+        identity = broker if mark.note is None or mark.note.broker != broker else mark.note.identity
+        found = await self._destination.open(identity)
+        plan = await self._decide(found, broker, mark)
+        if isinstance(plan, Refused) and plan.needs_identity:
+            logger().warning("sending as another broker from now on", route=str(self.route), reason=plan.why)
+            # A folder that was given an identity since then needs no other one.
+            is_renamed = mark.note is not None and mark.note.broker != broker
+            identity, mark = broker if is_renamed else secrets.token_urlsafe(_IDENTITY_BYTES), RouteMark()
+            await self._local.unmark()
+            found = await self._destination.open(identity)
+            plan = await self._decide(found, broker, mark)
+        if isinstance(plan, Refused):
+            raise StartError(plan.why)
+        self._report(plan)
+        if found.position is not None and found.position > self.standing.position:
+            self.standing.position = found.position
+            self.standing.progressed()
+        if plan.forgets:
+            await self._destination.forget()
+            found = await self._destination.open(identity)
+        start = plan.start if plan.gap is None else plan.gap[0]
+        note = MarkNote(broker, identity, found.centre, found.position, plan.first, start - 1)
+        marking = Marking(self._local, mark.offset, note)
+        await marking.store()
+        self.standing.opened()
+        await self._carry(start, self._envelope(identity, found), marking)
+
+    async def _decide(self, found: Found, broker: str, mark: RouteMark) -> Plan | Refused:
+        earliest, end = await self._local.ends()
+        return decide(found, Local(broker, mark.offset, mark.note, earliest, end), self._policy, str(self.route))
+
+    def _envelope(self, identity: str, found: Found) -> OutgoingEnvelope:
+        options = self.route.options
+        return OutgoingEnvelope(
+            self.route.topic,
+            identity,
+            found.centre,
+            kind=options.envelope,
+            value=options.value,
+            tombstones=options.tombstones,
+        )
+
+    def _report(self, plan: Plan) -> None:
+        """Log and count what the table found."""
+        if plan.lost:
+            self.standing.lost += 1
+            logger().error("the central copy was lost", route=str(self.route), reason=plan.lost, start=plan.start)
+        if plan.resent is not None:
+            first, last = plan.resent
+            self.standing.resent += last - first + 1
+            logger().warning(
+                "the engine lost events, sending them again", route=str(self.route), first=first, last=last
+            )
+
+    async def _carry(self, start: int, envelope: OutgoingEnvelope, marking: Marking) -> None:
+        """Read, append and mark at the same time, until stopped or until one of the three fails."""
+        failure: Exception | None = None
+        send, receive = anyio.create_memory_object_stream[Page](1)
+
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(self._read, start, send)
+            tasks.start_soon(marking.run)
+            try:
+                async with receive:
+                    await self._append_pages(start, receive, envelope, marking)
+            except (EngineUnreachable, CentralLost, PositionMoved, BrokerError, StartError) as error:
+                failure = error
+            tasks.cancel_scope.cancel()
+        failure = failure or marking.failure or self._read_failure
+        if not isinstance(failure, BrokerError):
+            # The written events are marked also when the engine is gone.
+            await marking.store()
+        if failure is not None:
+            raise failure
+
+    async def _read(self, start: int, pages: MemoryObjectSendStream[Page]) -> None:
+        """Read the topic ahead of the engine, by one page."""
+        options = self.route.options
+        self._read_failure = None
+        with pages, anyio.CancelScope() as self._reading:
+            try:
+                while not self._is_stopping:
+                    page = await self._local.read(
+                        start, limit=options.batch, bytes_max=options.batch_bytes, wait_s=_WAIT_S
+                    )
+                    if page.events:
+                        await pages.send(page)
+                    start = page.next
+                    if options.linger_s and len(page.events) < options.batch:
+                        await anyio.sleep(options.linger_s)
+            except (BrokerError, PositionMoved) as error:
+                self._read_failure = error
+            except anyio.BrokenResourceError:
+                return
+
+    async def _append_pages(
+        self,
+        expected: int,
+        pages: MemoryObjectReceiveStream[Page],
+        envelope: OutgoingEnvelope,
+        marking: Marking,
+    ) -> None:
+        async for page in pages:
+            if marking.failure is not None:
+                return
+            events = page.events
+            self.standing.oldest_ms = events[0].timestamp
+            if events[0].offset > expected:
+                gap = envelope.gap(expected, events[0].offset - 1, events[0].timestamp)
+                await self._append_gap(gap, expected, marking)
+            await self._append(events, envelope, marking)
+            expected = events[-1].offset + 1
+            self.standing.oldest_ms = None
+            self.standing.position = expected - 1
+            self.standing.progressed()
+
+    async def _append(self, events: Sequence[StoredEvent], envelope: OutgoingEnvelope, marking: Marking) -> None:
+        records = [record for event in events if (record := envelope.record(event)) is not None]
+        self.standing.left_out += len(events) - len(records)
+        while records:
+            try:
+                await self._write(records, marking)
+                break
+            except RecordRefused as refused:
+                await self._write([one for one in records if one.offset < refused.offset], marking)
+                event = next(event for event in events if event.offset == refused.offset)
+                await self._rejected.keep(str(event.offset), str(refused), _encode(event), event.id)
+                self.standing.rejected += 1
+                marking.excepted.append(refused.offset)
+                records = [one for one in records if one.offset > refused.offset]
+        marking.note_through(events[-1].offset)
+
+    async def _write(self, records: Sequence[Record], marking: Marking) -> None:
+        if records:
+            await self._destination.append(records)
+            self.standing.carried += len(records)
+            marking.note_written(records[-1].offset)
+
+    async def _append_gap(self, gap: Record, first: int, marking: Marking) -> None:
+        """Write the record that shows which events are missing."""
+        if self._policy.on_gap == "fail":
+            raise StartError(
+                f"{self.route}: retention removed the events {first} to {gap.offset} before they were sent; "
+                "give on_gap=report to send a gap record and continue"
+            )
+        logger().error("events were removed before they were sent", route=str(self.route), first=first, last=gap.offset)
+        await self._destination.append([gap])
+        self.standing.gaps += gap.offset - first + 1
+        marking.note_written(gap.offset)

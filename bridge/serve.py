@@ -1,0 +1,77 @@
+"""The program: connects to the broker, and carries each route until it is stopped."""
+
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+
+import anyio
+
+from bridge.ends import destination_of, origin_of
+from bridge.inward import Inward
+from bridge.metrics import watch_routes
+from bridge.outward import Outward
+from bridge.route import Route
+from bridge.settings import BridgeSettings
+from tweetwire import BrokerUnreachable, Client
+from tweetwire.backoff import Backoff
+from tweetwire.protocol.errors import StartError
+from tweetwire.runtime.login import Login
+from tweetwire.runtime.program import logger, ready
+
+__all__ = ["connected", "serve"]
+
+_DRAIN_S = 10.0
+
+
+async def serve(settings: BridgeSettings, stop: anyio.Event) -> None:
+    """Carry all routes until `stop` is set. Raises StartError if a person has to change something."""
+    is_ready = anyio.Event()
+
+    async def give_up_when_stopped() -> None:
+        await stop.wait()
+        if not is_ready.is_set():
+            tasks.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(give_up_when_stopped)
+        async with AsyncExitStack() as stack:
+            client = await connected(settings.login(), "bridge", stack)
+            carriers = [await _carrier(route, settings, client, stack) for route in settings.all_routes()]
+            stack.enter_context(watch_routes([carrier.standing for carrier in carriers]))
+            is_ready.set()
+            await _carry(carriers, stop)
+        tasks.cancel_scope.cancel()
+
+
+async def _carry(carriers: Sequence[Inward | Outward], stop: anyio.Event) -> None:
+    async with anyio.create_task_group() as tasks:
+        for carrier in carriers:
+            tasks.start_soon(carrier.run)
+        ready("bridge", "; ".join(str(carrier.route) for carrier in carriers))
+        await stop.wait()
+        # Order: read no more, finish the writes and store the marks, then close the connections.
+        for carrier in carriers:
+            carrier.stop()
+        tasks.cancel_scope.deadline = anyio.current_time() + _DRAIN_S
+
+
+async def _carrier(route: Route, settings: BridgeSettings, client: Client, stack: AsyncExitStack) -> Inward | Outward:
+    identity = client.broker_identity
+    if identity is None:
+        raise StartError(f"the broker at {settings.broker} has no identity; the bridge needs a newer one")
+    if route.direction == "in":
+        return Inward(route, client, origin_of(route, settings, identity))
+    reader = await connected(settings.login(), f"bridge.{route.topic}"[:128], stack)
+    destination = destination_of(route, settings, identity)
+    return Outward(route, client, reader, destination, takes_new_identity=settings.new_identity)
+
+
+async def connected(login: Login, name: str, stack: AsyncExitStack) -> Client:
+    """Return a client that is connected, and is closed with `stack`. Waits for the broker, after one warning."""
+    backoff = Backoff()
+    while True:
+        try:
+            return await stack.enter_async_context(login.client(name))
+        except BrokerUnreachable as error:
+            if not backoff.failures:
+                logger().warning("broker unreachable, retrying", reason=str(error))
+            await anyio.sleep(backoff.next_pause_s())

@@ -1,0 +1,112 @@
+"""The engines under test: the double in memory, and real servers of Redis and Valkey."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from bridge.central import Destination, Origin
+from bridge.engines.memory import MemoryDestination, MemoryOrigin, MemoryStream
+from bridge.engines.redis import RedisDestination, RedisOrigin
+from bridge.engines.redis_link import RedisLogin
+from tests.support.redis_servers import RedisServer, find_server
+
+
+class MemoryEngine:
+    """A stream in memory."""
+
+    def __init__(self) -> None:
+        self.stream = MemoryStream()
+        self.stream.centre = ""
+
+    def destination(self, topic: str = "orders", **options: Any) -> Destination:
+        return MemoryDestination(self.stream, topic, **options)
+
+    def origin(self) -> Origin:
+        return MemoryOrigin(self.stream)
+
+    def delete(self) -> None:
+        self.stream.delete()
+
+    def add(self, value: bytes) -> None:
+        self.stream.make()
+        self.stream.add(value, {})
+
+    def remove_first(self, count: int) -> None:
+        del self.stream.entries[:count]
+
+
+class RedisEngine:
+    """A stream of a real server."""
+
+    def __init__(self, server: RedisServer, stream: str) -> None:
+        self.login = RedisLogin("127.0.0.1", server.port, timeout_s=20)
+        self.stream = stream
+        self.plain = server.client()
+
+    def destination(self, topic: str = "orders", **options: Any) -> Destination:
+        return RedisDestination(self.login, self.stream, topic, **options)
+
+    def origin(self) -> Origin:
+        return RedisOrigin(self.login, self.stream)
+
+    def delete(self) -> None:
+        self.plain.delete(self.stream)
+
+    def add(self, value: bytes) -> None:
+        self.plain.xadd(self.stream, {"data": value})
+
+    def remove_first(self, count: int) -> None:
+        length = int(self.plain.xlen(self.stream))
+        self.plain.xtrim(self.stream, maxlen=length - count, approximate=False)
+
+
+Engine = MemoryEngine | RedisEngine
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, RedisServer]]:
+    """Servers that were asked for, by name."""
+    running: dict[str, RedisServer] = {}
+    yield running
+    for server in running.values():
+        server.kill()
+
+
+def start_server(servers: dict[str, RedisServer], name: str, tmp_path_factory: pytest.TempPathFactory) -> RedisServer:
+    """Return a running server, which the module's tests share."""
+    if name not in servers:
+        server = RedisServer(find_server(name), tmp_path_factory.mktemp(name))
+        server.start()
+        servers[name] = server
+    return servers[name]
+
+
+@pytest.fixture(params=["memory", "redis", "valkey"])
+def engine(
+    request: pytest.FixtureRequest, servers: dict[str, RedisServer], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Engine]:
+    """Each engine with an empty stream."""
+    if request.param == "memory":
+        yield MemoryEngine()
+        return
+    engine = RedisEngine(start_server(servers, request.param, tmp_path_factory), "orders")
+    yield engine
+    engine.plain.flushall()
+    engine.plain.close()
+
+
+@pytest.fixture(params=["redis", "valkey"])
+def redis_engine(
+    request: pytest.FixtureRequest, servers: dict[str, RedisServer], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[RedisEngine]:
+    """Each server with an empty stream."""
+    engine = RedisEngine(start_server(servers, request.param, tmp_path_factory), "orders")
+    yield engine
+    engine.plain.flushall()
+    engine.plain.close()
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
