@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         TlsFailed,
     )
     from tweetwire.protocol.events import Event, StoredEvent
-    from tweetwire.protocol.mark_replies import MarkInfo
+    from tweetwire.protocol.mark_replies import MarkInfo, PromiseNotKept
     from tweetwire.protocol.replies import Page, ProducerPosition, Receipt, TopicInfo
 
 __all__ = [
@@ -35,6 +35,7 @@ __all__ = [
     "NoReply",
     "Page",
     "ProducerPosition",
+    "PromiseNotKept",
     "ProtocolError",
     "Publisher",
     "Receipt",
@@ -52,7 +53,7 @@ _MODULES: Final = {
     "tweetwire.client.aio": ("Client", "Publisher", "Subscription"),
     "tweetwire.client.blocking": ("SyncClient", "SyncSubscription"),
     "tweetwire.protocol.events": ("Event", "StoredEvent"),
-    "tweetwire.protocol.mark_replies": ("MarkInfo",),
+    "tweetwire.protocol.mark_replies": ("MarkInfo", "PromiseNotKept"),
     "tweetwire.protocol.replies": ("Page", "ProducerPosition", "Receipt", "TopicInfo"),
 }
 _ERRORS: Final = dict.fromkeys(__all__, "tweetwire.protocol.errors")

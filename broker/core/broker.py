@@ -211,7 +211,7 @@ class Broker:
 
     def tick(self, now_ms: int) -> None:
         """Handle the timeouts and pauses that have ended. Call it a few times a second."""
-        self._desk.ticks += 1
+        self._desk.note_tick(now_ms)
         self._delivery.tick(now_ms)
         self._verbs.requesting.tick(now_ms)
         self._reads.end_expired(now_ms)
@@ -230,7 +230,8 @@ class Broker:
 
     def begin_drain(self) -> None:
         """Prepare for the shutdown: keep no more refused lines, count no failed try when a connection ends, end all waits."""
-        self._is_draining = self._desk.rejected_lines.is_closed = True
+        self._is_draining = True
+        self._desk.close()
         self._reads.close()
 
     # For the server and for gateways

@@ -7,6 +7,7 @@ __all__ = ["COUNTED", "PartCounts"]
 COUNTED: Final = (
     *("commands", "refused", "rejected_lines", "delivered", "acked", "damaged", "pattern_topics_left_out"),
     *("requests", "replied", "unreplied"),
+    *("confirmed_replicated", "confirmed_late"),
     *("failed_nack", "failed_timeout", "failed_disconnect"),
 )
 """The counters of the core itself."""

@@ -5,10 +5,13 @@ A handler leaves exactly one reply, or raises Refusal.
 """
 
 from collections import defaultdict
+from collections.abc import Iterable
 from typing import Final
 
 from broker.core.dates import Dates
-from broker.core.outbox import Answer, refusal_line
+from broker.core.mark_waits import MarkWait, MarkWaits
+from broker.core.outbox import refusal_line
+from broker.core.places import Answer
 from broker.core.rejected_lines import RejectedLines
 from broker.core.session import Session
 from broker.core.steps import Outcome, Steps
@@ -36,6 +39,7 @@ class Desk:
         self.identity = ""
         self.dates = dates
         self.rejected_lines = RejectedLines(topics, work, counts)
+        self.waits = MarkWaits(counts)
         # How often the broker has ticked, and how many of the records given to the journal are on the disk
         self.ticks = 0
         self.records_synced = 0
@@ -93,6 +97,18 @@ class Desk:
         session.outbox.expect_stored(topic, offset, f"{line} {self._promise}\n".encode(), size)
         self.release_when_stored(session, topic)
 
+    def reply_when_confirmed(self, session: Session, topic: str, offset: int, line: str, now_ms: int) -> None:
+        """Reply with a line and the promise when the event at `offset` of a topic is stored, and marks have passed it."""
+        found = self.topics.by_name.get(topic)
+        wait = None if found is None else self.waits.find(found, None)
+        if found is None or wait is None:
+            self.reply_when_stored(session, topic, offset, line)
+            return
+        wait = self.waits.find_again(wait, offset, found)
+        wait.expect(offset + 1, now_ms)
+        session.outbox.expect_stored(topic, offset, line.encode(), wait=wait)
+        self.release_when_stored(session, topic)
+
     # Jobs and readings: each gets its place in the order of replies now, and its reply later.
 
     def begin_job(
@@ -116,6 +132,7 @@ class Desk:
     def forget_topic(self, drop: Drop) -> None:
         """Forget a topic whose log and subscriptions were deleted, and reply when a record of this is on the disk."""
         topic = drop.topic
+        self._release_parked(self.waits.give_up(topic))
         # No event of the topic is being written, so the fate of all its unconfirmed events is known.
         for session in self._awaiting.pop(topic.name, ()):
             session.outbox.settle_topic(topic.name, self._promise)
@@ -156,7 +173,24 @@ class Desk:
     def release(self, session: Session) -> None:
         """Send those replies of a session that no longer wait for anything."""
         session.outbox.confirm(self.topics.visible, self.records_synced, self._promise)
+        if session.outbox.marked:
+            self._park(session)
         self.work.sessions.add(session)
+
+    def release_marked(self, topic: Topic) -> None:
+        """Release the replies that waited for the marks of a topic, which have changed."""
+        self._release_parked(self.waits.note_marks(topic))
+
+    def note_tick(self, now_ms: int) -> None:
+        """Note that time has passed: release the replies that have waited for marks long enough."""
+        self.ticks += 1
+        self._release_parked(self.waits.note_time(now_ms))
+        self.waits.forget_idle()
+
+    def close(self) -> None:
+        """Prepare for the shutdown: keep no more refused lines, and wait for no more marks."""
+        self.rejected_lines.is_closed = True
+        self._release_parked(self.waits.close())
 
     def confirm_stored(self, topic: Topic) -> None:
         """Release the replies that wait for events which are now in the topic's log."""
@@ -189,8 +223,25 @@ class Desk:
         awaiting = self._awaiting[topic.name]
         for session in list(awaiting):
             self.release(session)
-            if not session.outbox.is_waiting:
+            # A parked session needs no commit, unless it also has replies that wait for a log alone.
+            if not session.outbox.is_waiting or (session.parked is not None and not session.outbox.plain):
                 awaiting.discard(session)
+
+    def _park(self, session: Session) -> None:
+        """Keep a session until the marks have passed the event that its next reply confirms."""
+        head = session.outbox.marked_head()
+        if head is None or session.parked is not None:
+            return
+        topic, first, wait = head
+        if first < self.topics.visible.get(topic, 0):
+            wait.park(session, first)
+        else:
+            self._awaiting[topic].add(session)
+
+    def _release_parked(self, waits: Iterable[MarkWait]) -> None:
+        for wait in waits:
+            for session in wait.unparked():
+                self.release(session)
 
     def _count_refusal(self, refusal: Refusal) -> None:
         self.counts["refused"] += 1

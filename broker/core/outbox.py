@@ -5,61 +5,24 @@ waiting replies, but are never inside a reply.
 """
 
 from collections import deque
-from dataclasses import dataclass
-from typing import Final, TypeAlias
+from typing import Final
 
+from broker.core.places import PLACE_BYTES, Answer, Awaited, AwaitedRecord, Place, Wait, confirmation, held_bytes
 from tweetwire.protocol.errors import Refusal
 
-__all__ = ["Answer", "Outbox"]
+__all__ = ["Outbox", "refusal_line"]
 
 HIGH_WATER_BYTES: Final = 1 << 20
 """While at least this number of bytes is unsent, the connection gets no more events."""
 
 
-PLACE_BYTES: Final = 200
-"""The approximate memory that a waiting reply takes besides its bytes."""
-
-
-@dataclass(slots=True)
-class _Awaited:
-    """The place, in the order of replies, of the confirmation of offsets first…last of a topic, or of `reply` if it is given.
-
-    The events have `size` bytes of lines.
-    """
-
-    topic: str
-    first: int
-    last: int
-    reply: bytes | None = None
-    refusal: Refusal | None = None
-    size: int = 0
-
-
-@dataclass(slots=True)
-class _AwaitedRecord:
-    """The place of a reply that waits until the disk has record number `ticket`."""
-
-    ticket: int
-    reply: bytes
-
-
-class Answer:
-    """The place of a reply of about `size` bytes, which is sent once `lines` is set. Later replies wait for it."""
-
-    __slots__ = ("lines", "size")
-
-    def __init__(self, size: int = 0) -> None:
-        self.size = size
-        self.lines: bytes | None = None
-
-
-_Place: TypeAlias = bytes | _Awaited | _AwaitedRecord | Answer
-
-
 class Outbox:
     """Collects replies and events; `take_ready` returns what may be sent now."""
 
-    __slots__ = ("_ready", "_refusals", "_waiting", "awaited", "awaited_bytes", "held", "replies", "size", "was_full")
+    __slots__ = (
+        *("_ready", "_refusals", "_waiting", "awaited", "awaited_bytes", "held", "marked", "plain", "replies", "size"),
+        "was_full",
+    )
 
     def __init__(self) -> None:
         self.size = 0
@@ -71,11 +34,14 @@ class Outbox:
         self.held = 0
         self.awaited = 0
         self.awaited_bytes = 0
+        # How many places wait for a log alone, and how many for a `Wait`, too
+        self.plain = 0
+        self.marked = 0
         # Whether there was no room for events before the last `take_ready`
         self.was_full = False
         self._ready: list[bytes] = []
         # Make a deque only when a reply waits: an empty one costs 600 bytes for each of thousands of idle connections.
-        self._waiting: deque[_Place] | tuple[()] = ()
+        self._waiting: deque[Place] | tuple[()] = ()
 
     @property
     def has_room(self) -> bool:
@@ -114,16 +80,17 @@ class Outbox:
         self._ready += lines
         self.size += sum(map(len, lines))
 
-    def expect_confirmation(self, topic: str, first: int, last: int, size: int = 0) -> None:
+    def expect_confirmation(self, topic: str, first: int, last: int, size: int = 0, wait: Wait | None = None) -> None:
         """Add a place for the confirmation of events with `size` bytes, or extend the place of the previous events."""
         self.replies += last - first + 1
         self.awaited += last - first + 1
         self.awaited_bytes += size
         before = self._waiting[-1] if self._waiting else None
         if (
-            isinstance(before, _Awaited)
+            isinstance(before, Awaited)
             and before.last == first - 1
             and before.topic == topic
+            and before.wait is wait
             and before.reply is None
             # The offset of a refused event is given to a later one, so this event may continue the offsets of a refused one.
             and before.refusal is None
@@ -131,23 +98,27 @@ class Outbox:
             before.last = last
             before.size += size
         else:
-            self._await(_Awaited(topic, first, last, size=size))
+            self._await(Awaited(topic, first, last, size=size, wait=wait))
 
-    def expect_stored(self, topic: str, offset: int, reply: bytes, size: int = 0) -> None:
-        """Add a reply that waits until the log has the event at `offset`, whose line has `size` bytes."""
+    def expect_stored(self, topic: str, offset: int, reply: bytes, size: int = 0, wait: Wait | None = None) -> None:
+        """Add a reply that waits until the log has the event at `offset`, whose line has `size` bytes.
+
+        It then waits for `wait`, which adds the promise.
+        """
         self.replies += 1
         self.awaited += 1
         self.awaited_bytes += size
-        self._await(_Awaited(topic, offset, offset, reply, size=size))
+        self._await(Awaited(topic, offset, offset, reply, size=size, wait=wait))
 
-    def expect_duplicate(self, topic: str, offset: int) -> None:
+    def expect_duplicate(self, topic: str, offset: int, wait: Wait | None = None) -> None:
         """Add a place for ``+OK dup``, which waits until the log has the event that was published first."""
-        self.expect_stored(topic, offset, f"+OK dup {topic} {offset}\n".encode())
+        end = "\n" if wait is None else ""
+        self.expect_stored(topic, offset, f"+OK dup {topic} {offset}{end}".encode(), wait=wait)
 
     def expect_record(self, ticket: int, reply: bytes) -> None:
         """Add a reply that waits until the disk has record number `ticket`."""
         self.replies += 1
-        self._await(_AwaitedRecord(ticket, reply))
+        self._await(AwaitedRecord(ticket, reply))
 
     def expect_answer(self, size: int = 0) -> Answer:
         """Add a place in the order of replies for a reply of about `size` bytes that is made later."""
@@ -163,11 +134,12 @@ class Outbox:
 
     def fail(self, topic: str, visible: int, refusal: Refusal) -> None:
         """Refuse the unconfirmed events of `topic`, which are those from offset `visible` on."""
-        places: deque[_Place] = deque()
+        places: deque[Place] = deque()
         for place in self._waiting:
-            if isinstance(place, _Awaited) and place.topic == topic and place.last >= visible:
+            if isinstance(place, Awaited) and place.topic == topic and place.last >= visible:
                 if place.first < visible:
-                    places.append(_Awaited(topic, place.first, visible - 1))
+                    places.append(Awaited(topic, place.first, visible - 1, wait=place.wait))
+                    self._count(place, 1)
                     self.held += PLACE_BYTES
                     place.first = visible
                 self._refusals += place.refusal is None
@@ -177,12 +149,12 @@ class Outbox:
 
     def settle_topic(self, topic: str, promise: str) -> None:
         """Write the replies that wait for events of a dropped topic. The fate of all these events is known."""
-        places: deque[_Place] = deque()
+        places: deque[Place] = deque()
         for place in self._waiting:
-            if isinstance(place, _Awaited) and place.topic == topic and place.refusal is None:
+            if isinstance(place, Awaited) and place.topic == topic and place.refusal is None:
                 self._forget_awaited(place)
-                line = _confirmation(place, promise)
-                self.held += _held_bytes(line) - _held_bytes(place)
+                line = confirmation(place, promise)
+                self.held += held_bytes(line) - held_bytes(place)
                 places.append(line)
             else:
                 places.append(place)
@@ -197,7 +169,7 @@ class Outbox:
             place = waiting[0]
             if isinstance(place, bytes):
                 self._send(place)
-            elif isinstance(place, _AwaitedRecord):
+            elif isinstance(place, AwaitedRecord):
                 if place.ticket > recorded:
                     return
                 self._send(place.reply)
@@ -208,15 +180,22 @@ class Outbox:
             elif place.refusal is not None:
                 self._refusals -= 1
                 self._refuse(place, place.refusal)
-            elif place.last < visible[place.topic]:
-                self._send(_confirmation(place, promise))
+            elif place.last < (end := visible[place.topic] if place.wait is None else place.wait.end):
+                self._send(confirmation(place, promise))
             else:
-                self._confirm_part(place, visible[place.topic], promise)
+                self._confirm_part(place, end, promise)
                 return
             waiting.popleft()
-            self.held -= _held_bytes(place)
-            if isinstance(place, _Awaited):
+            self.held -= held_bytes(place)
+            if isinstance(place, Awaited):
                 self._forget_awaited(place)
+
+    def marked_head(self) -> tuple[str, int, Wait] | None:
+        """Return (topic, first offset, wait) of the next place if it waits for a `Wait`, else None."""
+        place = self._waiting[0] if self._waiting else None
+        if not isinstance(place, Awaited) or place.wait is None or place.refusal is not None:
+            return None
+        return place.topic, place.first, place.wait
 
     def take_ready(self) -> bytes:
         """Remove and return all output that may be sent now."""
@@ -226,27 +205,36 @@ class Outbox:
         self.size = 0
         return data
 
-    def _await(self, place: _Place) -> None:
+    def _await(self, place: Place) -> None:
         if isinstance(self._waiting, tuple):
             self._waiting = deque()
         self._waiting.append(place)
-        self.held += _held_bytes(place)
+        self.held += held_bytes(place)
+        if isinstance(place, Awaited):
+            self._count(place, 1)
 
-    def _confirm_part(self, place: _Awaited, visible: int, promise: str) -> None:
+    def _count(self, place: Awaited, places: int) -> None:
+        if place.wait is None:
+            self.plain += places
+        else:
+            self.marked += places
+
+    def _confirm_part(self, place: Awaited, visible: int, promise: str) -> None:
         """Confirm the stored part of a run of publishes that still grows, so that a steady publisher does not wait."""
         if place.first < visible:
-            self._send(_confirmation(_Awaited(place.topic, place.first, visible - 1), promise))
+            self._send(confirmation(Awaited(place.topic, place.first, visible - 1, wait=place.wait), promise))
             confirmed = place.size * (visible - place.first) // (place.last + 1 - place.first)
             place.size -= confirmed
             self.awaited -= visible - place.first
             self.awaited_bytes -= confirmed
             place.first = visible
 
-    def _forget_awaited(self, place: _Awaited) -> None:
+    def _forget_awaited(self, place: Awaited) -> None:
         self.awaited -= place.last - place.first + 1
         self.awaited_bytes -= place.size
+        self._count(place, -1)
 
-    def _refuse(self, place: _Awaited, refusal: Refusal) -> None:
+    def _refuse(self, place: Awaited, refusal: Refusal) -> None:
         line = refusal_line(refusal)
         for _ in range(place.first, place.last + 1):
             self._send(line)
@@ -256,21 +244,7 @@ class Outbox:
         self.size += len(line)
 
 
-def _held_bytes(place: _Place) -> int:
-    """Return the approximate memory of a place in bytes, now or later. It stays constant until the reply is sent."""
-    if isinstance(place, bytes):
-        return PLACE_BYTES + len(place)
-    return PLACE_BYTES + (place.size if isinstance(place, Answer) else len(getattr(place, "reply", None) or b""))
-
-
 def refusal_line(refusal: Refusal) -> bytes:
     """Return the reply for a refusal, without line ends in its text."""
     text = " ".join(refusal.text.split())
     return f"-ERR {refusal.code} {text}".rstrip().encode("utf-8", "backslashreplace") + b"\n"
-
-
-def _confirmation(place: _Awaited, promise: str) -> bytes:
-    if place.reply is not None:
-        return place.reply
-    offsets = f"{place.first}" if place.first == place.last else f"{place.first}-{place.last}"
-    return f"+OK pub {place.topic} {offsets} {promise}\n".encode()

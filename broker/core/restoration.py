@@ -15,7 +15,7 @@ from broker.core.topic.producers import Producer
 from broker.core.topic.topic import Topic
 from broker.core.topics import Topics
 from broker.core.verbs.exactly_once import ExactlyOnce
-from broker.journal.mark_records import MarkedRecord, MarkRecord, UnmarkedRecord
+from broker.journal.mark_records import ConfirmRecord, MarkedRecord, UnmarkedRecord
 from broker.journal.records import (
     CheckpointRecord,
     ClientRecord,
@@ -53,7 +53,8 @@ _StateRecord: TypeAlias = (
     | ForgottenRecord
     | ProducersRecord
     | PurgedRecord
-    | MarkRecord
+    | MarkedRecord
+    | UnmarkedRecord
 )
 
 
@@ -86,7 +87,7 @@ def restore(
         match record:
             case ClientRecord():
                 sessions.restore_attached(record)
-            case DescriptionRecord() | SchemaRecord() | CommentRecord() | RetentionRecord():
+            case DescriptionRecord() | SchemaRecord() | CommentRecord() | RetentionRecord() | ConfirmRecord():
                 _restore_settings(topics, record)
             case DroppedRecord():
                 # `_living` has already left out the records of the dropped topic.
@@ -210,13 +211,16 @@ def _skip_lost(topics: Topics, state: _State) -> list[Skipped]:
     return skipped
 
 
-def _restore_settings(topics: Topics, change: DocumentationChange | RetentionRecord) -> None:
-    """Restore a topic's documentation or retention."""
+def _restore_settings(topics: Topics, change: DocumentationChange | RetentionRecord | ConfirmRecord) -> None:
+    """Restore a topic's documentation, retention or confirmation."""
     topic = topics.by_name.get(change.topic)
     if topic is None:
         return
     if isinstance(change, RetentionRecord):
         topic.retention = change.retention
+        return
+    if isinstance(change, ConfirmRecord):
+        topic.confirmation = change.confirmation
         return
     topic.documentation.apply(change)
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 from broker.core.access import EVERYTHING, Access
 from broker.core.gaps import SessionGaps
 from broker.core.outbox import Outbox
+from broker.core.places import Wait
 from broker.core.topic.share import Share
 from broker.core.topic.subscription import Consumer
 
@@ -23,7 +24,7 @@ class Session:
 
     __slots__ = (
         *("access", "consumers", "gaps", "is_leaving", "is_named", "is_quiet", "jobs", "name", "number", "outbox"),
-        *("peer", "shares", "state_copy"),
+        *("parked", "peer", "shares", "state_copy"),
     )
 
     def __init__(self, number: int, peer: str, access: Access = EVERYTHING) -> None:
@@ -43,6 +44,8 @@ class Session:
         self.access = access
         # How many jobs must be done before the next command is carried out
         self.jobs = 0
+        # The wait for marks that the next reply waits for
+        self.parked: Wait | None = None
         # A copy of the state, while the client asks for its parts
         self.state_copy: StateCopy | None = None
 

@@ -6,7 +6,9 @@ from broker.core.topic.kept import subscription_record
 from broker.core.topic.retention import retention_records
 from broker.core.topics import Topics
 from broker.core.verbs.exactly_once import ExactlyOnce
+from broker.journal.mark_records import ConfirmRecord
 from broker.journal.records import Record
+from tweetwire.protocol.confirmation import Confirmation
 
 __all__ = ["state_records"]
 
@@ -19,6 +21,8 @@ def state_records(sessions: Sessions, topics: Topics, exactly_once: ExactlyOnce,
         kept += topic.documentation.records(topic.name)
         kept += retention_records(topic)
         kept += topic.marks.records(topic.name)
+        if topic.confirmation != Confirmation():
+            kept.append(ConfirmRecord(topic.name, topic.confirmation))
         kept += [subscription_record(one, topic.visible) for one in topic.subscriptions.values() if one.is_durable]
     kept += patterns.records()
     kept += exactly_once.records()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Final, TypeVar
 
 from broker.core.desk import Desk
-from broker.core.outbox import Answer
+from broker.core.places import Answer
 from broker.core.session import Session
 from broker.core.topic.topic import Topic
 from broker.core.work import Reading

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar, TypeAlias
 
-from broker.core.outbox import Answer
+from broker.core.places import Answer
 from broker.core.session import Session
 from broker.core.steps import Interrupt, Outcome, Steps
 from broker.core.topic.subscription import Consumer, Recipient

@@ -1,10 +1,12 @@
-"""The records of marks, see `broker.core.topic.marks`."""
+"""The records of marks, see `broker.core.topic.marks`, and of the confirmations that wait for them."""
 
 from typing import TypeAlias
 
 from msgspec import Struct
 
-__all__ = ["MarkRecord", "MarkedRecord", "UnmarkedRecord"]
+from tweetwire.protocol.confirmation import Confirmation
+
+__all__ = ["ConfirmRecord", "MarkRecord", "MarkedRecord", "UnmarkedRecord"]
 
 
 class MarkedRecord(Struct, tag="marked", omit_defaults=True):
@@ -29,4 +31,11 @@ class UnmarkedRecord(Struct, tag="unmarked"):
     name: str
 
 
-MarkRecord: TypeAlias = MarkedRecord | UnmarkedRecord
+class ConfirmRecord(Struct, tag="confirm"):
+    """The marks that the confirmations of a topic wait for."""
+
+    topic: str
+    confirmation: Confirmation
+
+
+MarkRecord: TypeAlias = MarkedRecord | UnmarkedRecord | ConfirmRecord

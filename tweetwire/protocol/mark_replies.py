@@ -1,11 +1,34 @@
-"""The replies about marks, and the values made from them."""
+"""The replies about marks and confirmations, and the values made from them."""
+
+from typing import Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
 
-from tweetwire.protocol.replies import _json, _reading
+from tweetwire.protocol.confirmation import Confirmation, read_confirmation_change
+from tweetwire.protocol.errors import BrokerError, Refusal
+from tweetwire.protocol.options import Options
+from tweetwire.protocol.replies import Receipt, _json, _reading
 
-__all__ = ["MarkInfo", "marked_at", "marks_answer"]
+__all__ = ["MarkInfo", "Promise", "PromiseNotKept", "confirmation_answer", "kept", "marked_at", "marks_answer"]
+
+Promise: TypeAlias = Literal["replicated"]
+"""A promise that a publisher may ask for."""
+
+
+class PromiseNotKept(BrokerError):
+    """The broker stored an event, but its confirmation has a lesser promise than the publisher asked for.
+
+    The marks had not passed the event in time, or they except it. It may still be replicated later.
+
+    Attributes:
+        receipt: The confirmation.
+    """
+
+    def __init__(self, wanted: str, receipt: Receipt) -> None:
+        got = receipt.durability or "stored before"
+        super().__init__(f"the event @{receipt.first} of {receipt.topic} is {got}, and was not {wanted} in time")
+        self.receipt = receipt
 
 
 class MarkInfo(Struct, frozen=True):
@@ -26,6 +49,25 @@ class MarkInfo(Struct, frozen=True):
     checkpoint: str | None = None
     overtaken: int = 0
     owners: tuple[str, ...] = ()
+
+
+def kept(receipt: Receipt, promise: Promise | None) -> Receipt:
+    """Return a confirmation. Raises PromiseNotKept if it has a lesser promise than `promise`."""
+    if promise is not None and receipt.durability != promise:
+        raise PromiseNotKept(promise, receipt)
+    return receipt
+
+
+@_reading
+def confirmation_answer(line: bytes) -> Confirmation:
+    """Read ``+OK confirm <topic> after=… within=…``."""
+    try:
+        change = read_confirmation_change(Options(line.decode().split()[3:]))
+    except Refusal as refusal:
+        raise ValueError(refusal.text) from None
+    if change is None:
+        raise ValueError("it has no after and no within")
+    return Confirmation().changed(change)
 
 
 @_reading

@@ -1,11 +1,38 @@
 """The lines of marks, made from arguments. The invariant is that of `requests`."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TypeAlias
 
-from tweetwire.protocol.request_words import REFS_PER_LINE, encoded, number, word
+from tweetwire.protocol.confirmation import NO_MARK
+from tweetwire.protocol.request_words import REFS_PER_LINE, duration, encoded, number, word
 from tweetwire.protocol.verbs.marking import CHECKPOINT_BYTES_MAX
 
-__all__ = ["mark_lines", "marks_line", "unmark_line"]
+__all__ = ["After", "confirm_line", "confirmation_options", "mark_lines", "marks_line", "unmark_line"]
+
+
+After: TypeAlias = str | Sequence[str]
+"""The names of marks, or one name. No names mean no mark."""
+
+
+def confirmation_options(after: After | None, within_s: float | None, qos: int = 1) -> str:
+    """Return the options that say which marks a confirmation waits for, with a space at the end, or "" for none.
+
+    Raises ValueError with `qos` 2, since the steps of a handshake have no options.
+    """
+    if qos == 2 and not (after is None and within_s is None):
+        raise ValueError("after and within_s need qos=1; with qos=2, the topic says what its confirmations wait for")
+    options = ""
+    if after is not None:
+        names = [after] if isinstance(after, str) else list(after)
+        if any("," in word("after", name) for name in names):
+            raise ValueError(f"after {after!r:.80} has a comma in a name; pass several names as a list")
+        options = f"after={','.join(names) or NO_MARK} "
+    return options if within_s is None else f"{options}within={duration('within_s', within_s)} "
+
+
+def confirm_line(topic: str, after: After | None, within_s: float | None) -> bytes:
+    """Return the line that sets which marks the confirmations of a topic wait for, or asks for the setting."""
+    return f"confirm {word('topic', topic)} {confirmation_options(after, within_s)}\n".encode()
 
 
 def mark_lines(

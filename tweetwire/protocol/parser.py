@@ -7,6 +7,7 @@ publishes to one topic become one command, so that each of them costs only a few
 from collections.abc import Callable
 from typing import Final
 
+from tweetwire.protocol.confirmation import ConfirmationChange, split_confirmation
 from tweetwire.protocol.errors import Refusal, internal
 from tweetwire.protocol.event_lines import parse_event, parse_events
 from tweetwire.protocol.lines import TOO_LONG
@@ -32,36 +33,48 @@ def parse_lines(lines: list[bytes], line_bytes_max: int) -> list[Command | Refus
             _append_parsed(found, line, line_bytes_max)
             at += 1
             continue
-        first, at = at, at + 1
-        while at < end and lines[at].startswith(prefix):
+        first, at, length = at, at + 1, len(prefix)
+        # With its brace, since the next line may have options there.
+        head = line[: length + 1]
+        while at < end and lines[at].startswith(head):
             at += 1
-        length = len(prefix)
         try:
-            topic = topic_name(prefix[4:-1])
+            topic, wanted = _head(prefix)
         except Refusal:
             # The word is not a name, or it is a name next to a tab. The other parser splits at tabs.
             for one in lines[first:at]:
                 _append_parsed(found, one, line_bytes_max)
         else:
-            found += _parse_publishes(topic, [line[length:] for line in lines[first:at]])
+            found += _parse_publishes(topic, [line[length:] for line in lines[first:at]], wanted)
     return found
 
 
+def _head(prefix: bytes) -> tuple[str, ConfirmationChange | None]:
+    """Return the topic and the options in the beginning of a line. Raises Refusal if the other parser must read it."""
+    word, _, options = prefix[4:-1].partition(b" ")
+    if not options:
+        return topic_name(word), None
+    wanted, rest = split_confirmation(options + b" ")
+    if rest:
+        raise Refusal("bad_arguments", "these are not only options of the confirmation")
+    return topic_name(word), wanted
+
+
 def _publish_prefix(line: bytes) -> bytes | None:
-    """Return the ``pub <topic> `` before the event's brace, or None if a line does not begin in exactly this form."""
+    """Return the ``pub <topic> [<options>] `` before the event's brace, or None for a line in another form."""
     brace = line.find(b" {", 4)
-    is_plain = brace > 4 and line.startswith(b"pub ") and line.find(b" ", 4, brace) < 0
+    is_plain = brace > 4 and line.startswith(b"pub ") and (line.find(b" ", 4, brace) < 0 or b"=" in line[4:brace])
     return line[: brace + 1] if is_plain else None
 
 
-def _parse_publishes(topic: str, raws: list[bytes]) -> list[Command | Refusal]:
+def _parse_publishes(topic: str, raws: list[bytes], wanted: ConfirmationChange | None) -> list[Command | Refusal]:
     try:
-        return [Publish(topic, parse_events(raws))]
+        return [Publish(topic, parse_events(raws), wanted=wanted)]
     except Exception:  # noqa: BLE001 — after any fault, each line is read alone to find the wrong ones
-        return _parse_singly(topic, raws)
+        return _parse_singly(topic, raws, wanted)
 
 
-def _parse_singly(topic: str, raws: list[bytes]) -> list[Command | Refusal]:
+def _parse_singly(topic: str, raws: list[bytes], wanted: ConfirmationChange | None) -> list[Command | Refusal]:
     """Refuse the wrong lines. Each run of events between two of them becomes one command."""
     found: list[Command | Refusal] = []
     run: Publish | None = None
@@ -77,7 +90,7 @@ def _parse_singly(topic: str, raws: list[bytes]) -> list[Command | Refusal]:
             run = None
             continue
         if run is None:
-            found.append(run := Publish(topic, []))
+            found.append(run := Publish(topic, [], wanted=wanted))
         run.events.append(event)
     return found
 

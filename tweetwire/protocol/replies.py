@@ -48,7 +48,7 @@ class Receipt(Struct, frozen=True):
     """A confirmation that the broker has stored the offsets `first` to `last` of a topic.
 
     Attributes:
-        durability: The promise of the broker: ``memory``, ``written`` or ``synced``.
+        durability: The promise of the broker: ``memory``, ``written``, ``synced`` or ``replicated``.
         is_duplicate: Whether the event was not stored again. Then `first` and `last` are the offset of its producer's
             last event.
     """
@@ -156,6 +156,7 @@ _REPLIES: Final = {
     b"mark": (b"+OK mark", 1),
     b"unmark": (b"+OK unmark", 1),
     b"marks": (b"+OK marks", 1),
+    b"confirm": (b"+OK confirm", 1),
     b"topics": (b"+OK topics", 0),
     b"stats": (b"+OK stats", 0),
     b"ping": (b"+PONG", 0),

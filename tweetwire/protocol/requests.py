@@ -119,9 +119,9 @@ def hello_line(name: str, token: str | None) -> bytes:
     return f"hello {word('name', name)} token={token}\n".encode()
 
 
-def publish_prefix(topic: str) -> bytes:
-    """Return the beginning of every ``pub`` line for a topic."""
-    return f"pub {word('topic', topic)} ".encode()
+def publish_prefix(topic: str, options: str = "") -> bytes:
+    """Return the beginning of every ``pub`` line for a topic. `options` come from `mark_requests.confirmation_options`."""
+    return f"pub {word('topic', topic)} {options}".encode()
 
 
 def publish_line(prefix: bytes, body: bytes) -> bytes:

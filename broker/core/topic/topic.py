@@ -24,6 +24,7 @@ from broker.core.topic.producers import ProducerRoom, Producers
 from broker.core.topic.recent import Memory, RecentLines
 from broker.core.topic.subscription import Subscription
 from broker.log import Batch, Stretch, TopicLog
+from tweetwire.protocol.confirmation import Confirmation
 from tweetwire.protocol.errors import Refusal, internal
 from tweetwire.protocol.event_lines import place
 from tweetwire.protocol.events import IncomingEvent
@@ -66,6 +67,7 @@ class Topic:
         self.producers = Producers(room)
         self.documentation = Documentation()
         self.marks = Marks(mark_room)
+        self.confirmation = Confirmation()
         self.retention = DEFAULT_RETENTION.get(name, Retention())
         self.subscriptions: dict[str, Subscription] = {}
         self.published = 0

@@ -165,6 +165,8 @@ def _figures_part(topic: Topic) -> Steps[bytes]:
         "producers": len(topic.producers.stored),
         "unconfirmed": topic.next - topic.visible,
     }
+    if topic.confirmation.after:
+        figures["confirm"] = topic.confirmation
     figures["marks"] = topic.marks.report(topic.log.earliest, topic.visible)
     return b'%b,"subscriptions":{%b}}' % (_encode(figures)[:-1], b",".join(subscriptions))
 

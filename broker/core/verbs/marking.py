@@ -1,4 +1,7 @@
-"""Marks: how far others have carried a topic's events. A change is confirmed once it is on the disk."""
+"""Marks: how far others have carried a topic's events, and the confirmations that wait for them.
+
+A change is confirmed once it is on the disk.
+"""
 
 from typing import Any
 
@@ -10,7 +13,7 @@ from broker.core.session import Session
 from broker.core.topic.marks import Mark
 from broker.core.topic.topic import Topic
 from broker.core.verbs.handler import Handlers
-from broker.journal.mark_records import MarkedRecord, UnmarkedRecord
+from broker.journal.mark_records import ConfirmRecord, MarkedRecord, UnmarkedRecord
 from tweetwire.protocol.errors import Refusal
 from tweetwire.protocol.verbs import marking as commands
 
@@ -18,7 +21,7 @@ __all__ = ["Marking"]
 
 
 class Marking:
-    """Makes, moves, shows and forgets marks."""
+    """Makes, moves, shows and forgets marks, and sets which of them confirmations wait for."""
 
     def __init__(self, desk: Desk) -> None:
         self._desk = desk
@@ -26,6 +29,7 @@ class Marking:
             commands.Mark: self.mark,
             commands.Unmark: self.unmark,
             commands.Marks: self.marks,
+            commands.Confirm: self.confirm,
         }
 
     def mark(self, session: Session, command: commands.Mark, now_ms: int) -> None:
@@ -48,6 +52,8 @@ class Marking:
                     topic.marks.forget(mark.name)
                 raise
         self._desk.reply_after_record(session, mark.ticket, f"+OK mark {topic.name} {mark.name} @{mark.offset}")
+        # The other system has the events, also if a crash takes the mark back before its record is on the disk.
+        self._desk.release_marked(topic)
 
     def _advance(self, topic: Topic, mark: Mark, command: commands.Mark) -> None:
         new: list[int] = []
@@ -63,6 +69,7 @@ class Marking:
         if mark is not None:
             _check_owner(session, topic, mark)
             topic.marks.forget(mark.name)
+            self._desk.release_marked(topic)
         line = f"+OK unmark {topic.name} {command.name}"
         self._desk.reply_when_kept(session, UnmarkedRecord(topic.name, command.name), line)
 
@@ -71,6 +78,17 @@ class Marking:
         topic = self._desk.topics.find(command.topic)
         shown = [_shown(topic, mark) for _, mark in sorted(topic.marks.by_name.items())]
         self._desk.reply(session, f"+OK marks {topic.name} {msgspec.json.encode(shown).decode()}")
+
+    def confirm(self, session: Session, command: commands.Confirm, now_ms: int) -> None:
+        """Change which marks the confirmations of a topic wait for, and reply with the setting."""
+        topic = self._desk.topics.find(command.topic)
+        if command.change is None:
+            self._desk.reply(session, f"+OK confirm {topic.name} {topic.confirmation}")
+            return
+        self._desk.topics.check_room()
+        topic.confirmation = topic.confirmation.changed(command.change)
+        record = ConfirmRecord(topic.name, topic.confirmation)
+        self._desk.reply_when_kept(session, record, f"+OK confirm {topic.name} {topic.confirmation}")
 
 
 def _shown(topic: Topic, mark: Mark) -> dict[str, Any]:

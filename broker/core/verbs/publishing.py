@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import msgspec
 
 from broker.core.desk import Desk
-from broker.core.gaps import SessionGaps
+from broker.core.mark_waits import MarkWait
 from broker.core.session import Session
 from broker.core.topic.producers import Producer
 from broker.core.topic.topic import Topic
@@ -40,11 +40,14 @@ class Publishing:
         desk.counts["commands"] += len(events) - 1
         desk.topics.check_writer(session, name)
         topic = desk.topics.by_name.get(name) or desk.topics.find_or_make(name)
+        wait = None
+        if command.wanted is not None or topic.confirmation.after:
+            wait = desk.waits.find(topic, command.wanted)
         try:
             if session.gaps:
-                self._accept_in_turn(session, session.gaps, topic, events, now_ms)
+                self._accept_in_turn(session, topic, command, now_ms, wait)
             else:
-                self._accept(session, topic, events, now_ms)
+                self._accept(session, topic, events, now_ms, wait)
         finally:
             if name == REPLIES:
                 self._requesting.note_accepted(events)
@@ -56,7 +59,7 @@ class Publishing:
         if topic is None or topic.documentation.schema is None:
             return (publish,)
         shares = topic.documentation.schema.shares(publish.events)
-        return [commands.Publish(publish.topic, events) for events in shares]
+        return [commands.Publish(publish.topic, events, wanted=publish.wanted) for events in shares]
 
     def last(self, session: Session, command: commands.Last, now_ms: int) -> None:
         """Reply with a producer's last stored position, and its refused sequence if there is one."""
@@ -102,26 +105,34 @@ class Publishing:
         topic.producers.check_room(producer, value)
         return CheckpointRecord(topic.name, producer, topic.producers.set_checkpoint(producer, value), value)
 
-    def _accept(self, session: Session, topic: Topic, events: list[IncomingEvent], now_ms: int) -> None:
+    def _accept(
+        self, session: Session, topic: Topic, events: list[IncomingEvent], now_ms: int, wait: MarkWait | None
+    ) -> None:
         for accepted in topic.accept(events, now_ms):
             if isinstance(accepted, Refusal):
                 self._desk.refuse(session, accepted, now_ms)
             elif accepted.is_duplicate:
-                session.outbox.expect_duplicate(topic.name, accepted.first)
+                again = None if wait is None else self._desk.waits.find_again(wait, accepted.first, topic)
+                session.outbox.expect_duplicate(topic.name, accepted.first, again)
+                if again is not None:
+                    again.expect(accepted.first + 1, now_ms)
             else:
-                session.outbox.expect_confirmation(topic.name, accepted.first, accepted.last, accepted.size)
+                session.outbox.expect_confirmation(topic.name, accepted.first, accepted.last, accepted.size, wait)
                 self._desk.work.topics.add(topic)
+                if wait is not None:
+                    wait.expect(accepted.last + 1, now_ms)
 
     def _accept_in_turn(
-        self, session: Session, gaps: SessionGaps, topic: Topic, events: list[IncomingEvent], now_ms: int
+        self, session: Session, topic: Topic, command: commands.Publish, now_ms: int, wait: MarkWait | None
     ) -> None:
         """Accept events one by one, on a connection that has had events refused."""
-        for event in events:
+        gaps = session.note_gaps()
+        for event in command.events:
             try:
                 gaps.check_sequence(topic.name, event, topic.producers.last_sequence(event))
             except Refusal as refusal:
                 self._desk.refuse(session, refusal, now_ms)
                 continue
-            self._accept(session, topic, [event], now_ms)
+            self._accept(session, topic, [event], now_ms, wait)
             if topic.producers.last_sequence(event) == event.sequence:
                 gaps.note_accepted(topic.name, event)

@@ -15,11 +15,13 @@ from tweetwire.client.aio.once_subscription import ExactlyOnceSubscription
 from tweetwire.client.aio.publisher import OnConfirm, Publisher
 from tweetwire.client.aio.subscription import Subscription
 from tweetwire.client.engine import ClientEngine
-from tweetwire.client.engine.publishes import PublishCommand
+from tweetwire.client.engine.publishes import publish_command
 from tweetwire.client.engine.read_wait import longest_wait_s
 from tweetwire.protocol import requests
-from tweetwire.protocol.events import Event, encode_event
+from tweetwire.protocol.events import Event
 from tweetwire.protocol.failures import Cause
+from tweetwire.protocol.mark_replies import Promise, kept
+from tweetwire.protocol.mark_requests import After, confirmation_options
 from tweetwire.protocol.replies import Receipt
 from tweetwire.protocol.requests import Start, SubscribeRequest
 
@@ -88,7 +90,16 @@ class Client(AsyncLifetime, AsyncCommands, AsyncMarks):
             leave_timeout_s=leave_timeout_s,
         )
 
-    async def publish(self, topic: str, event: Event, *, qos: Literal[1, 2] = 1) -> Receipt:
+    async def publish(
+        self,
+        topic: str,
+        event: Event,
+        *,
+        qos: Literal[1, 2] = 1,
+        promise: Promise | None = None,
+        after: After | None = None,
+        within_s: float | None = None,
+    ) -> Receipt:
         """Publish one event and wait for its confirmation.
 
         Args:
@@ -96,12 +107,17 @@ class Client(AsyncLifetime, AsyncCommands, AsyncMarks):
             event: The event.
             qos: With 2, the event is stored exactly once: it stays in the spool until the broker has stored it. Its id
                 must then be unique for this client and topic.
+            promise: Raise PromiseNotKept if the confirmation has a lesser promise. The event is stored all the same.
+            after: Marks that must pass the event before it is confirmed as ``replicated``: one name, or several. An empty
+                list means none. None means those that the topic waits for, see `confirm`. Not with `qos` 2.
+            within_s: Time after which the event is confirmed with a lesser promise, in seconds. None means the topic's time.
 
         Returns:
             The confirmation, with the event's offset and durability.
 
         Raises:
             Refusal: The broker refuses the event.
+            PromiseNotKept: The event is stored, and has a lesser promise than `promise`.
             HandshakeFailed: With `qos` 2: five tries failed. The event stays in the spool, and the next client with this
                 name and spool sends it.
             SpoolUnusable: With `qos` 2: the spool cannot be written.
@@ -109,14 +125,22 @@ class Client(AsyncLifetime, AsyncCommands, AsyncMarks):
             ClientClosed: The client is left before the confirmation comes.
         """
         self._owner.check()
+        options = confirmation_options(after, within_s, qos)
         if qos == 2:
-            return await self._needed_once().publish(topic, event)
-        command = PublishCommand(requests.publish_line(requests.publish_prefix(topic), encode_event(event)), topic)
+            return kept(await self._needed_once().publish(topic, event), promise)
+        command = publish_command(topic, event, options)
         await self._link.outcome(self._link.send(command))
-        return command.receipt
+        return kept(command.receipt, promise)
 
     def publisher(
-        self, topic: str, *, window: int = 10_000, on_confirm: OnConfirm | None = None, qos: Literal[1, 2] = 1
+        self,
+        topic: str,
+        *,
+        window: int = 10_000,
+        on_confirm: OnConfirm | None = None,
+        qos: Literal[1, 2] = 1,
+        after: After | None = None,
+        within_s: float | None = None,
     ) -> Publisher:
         """Return a pipelined publisher. Use it in an ``async with`` block.
 
@@ -126,15 +150,18 @@ class Client(AsyncLifetime, AsyncCommands, AsyncMarks):
             on_confirm: Called with each receipt, in the order of publishing. A receipt may confirm several events.
             qos: With 2, each event is stored exactly once, as `publish` describes. Up to 500 events take part in a
                 handshake together, in order.
+            after: As in `publish`. The receipts say which events are ``replicated``.
+            within_s: As in `publish`.
 
         Raises:
             ValueError: `qos` is 2 and the client has no spool.
         """
+        options = confirmation_options(after, within_s, qos)
         if qos == 2:
             self._owner.check()
             once = self._needed_once()
             return OncePublisher(self._link, topic, window, on_confirm, publishing=once, tasks=self._tasks)
-        return Publisher(self._link, topic, window, on_confirm)
+        return Publisher(self._link, topic, window, on_confirm, options)
 
     async def subscribe(
         self,

@@ -44,8 +44,10 @@ class Publisher(PublishWindow):
     fate = "the broker may or may not store them"
     """Says whether unconfirmed events will be stored if an error leaves the block; part of the note of the exception."""
 
-    def __init__(self, link: AsyncLink, topic: str, window: int, on_confirm: OnConfirm | None) -> None:
-        super().__init__(topic)
+    def __init__(
+        self, link: AsyncLink, topic: str, window: int, on_confirm: OnConfirm | None, options: str = ""
+    ) -> None:
+        super().__init__(topic, options)
         self.window = window
         self._link = link
         self._on_confirm = on_confirm

@@ -12,11 +12,13 @@ from tweetwire.client.blocking.publishing import CHUNK, Answered, BlockingPublis
 from tweetwire.client.blocking.subscription import SyncSubscription
 from tweetwire.client.engine import ClientEngine
 from tweetwire.client.engine.commands import SubscribeCommand
-from tweetwire.client.engine.publishes import PublishCommand
+from tweetwire.client.engine.publishes import publish_command
 from tweetwire.client.engine.read_wait import longest_wait_s
 from tweetwire.protocol import requests
-from tweetwire.protocol.events import Event, encode_event
+from tweetwire.protocol.events import Event
 from tweetwire.protocol.failures import Cause
+from tweetwire.protocol.mark_replies import Promise, kept
+from tweetwire.protocol.mark_requests import After, confirmation_options
 from tweetwire.protocol.replies import Receipt
 from tweetwire.protocol.requests import Start, SubscribeRequest
 
@@ -130,7 +132,16 @@ class SyncClient(BlockingCommands, BlockingMarks):
         """The number of `qos` 2 events in the spool whose handshake has not ended."""
         return 0 if self._spool is None else len(self._spool.incoming)
 
-    def publish(self, topic: str, event: Event, *, qos: Literal[1, 2] = 1) -> Receipt:
+    def publish(
+        self,
+        topic: str,
+        event: Event,
+        *,
+        qos: Literal[1, 2] = 1,
+        promise: Promise | None = None,
+        after: After | None = None,
+        within_s: float | None = None,
+    ) -> Receipt:
         """Publish one event and wait for its confirmation.
 
         Args:
@@ -138,24 +149,28 @@ class SyncClient(BlockingCommands, BlockingMarks):
             event: The event.
             qos: With 2, the event is stored exactly once: it stays in the spool until the broker has stored it. Its id
                 must then be unique for this client and topic.
+            promise: Raise PromiseNotKept if the confirmation has a lesser promise; see `Client.publish`.
+            after: Marks to wait for, as in `Client.publish`, for up to `within_s` seconds, less than the client's `timeout_s`.
 
         Returns:
             The confirmation, with the event's offset and durability.
 
         Raises:
             Refusal: The broker refuses the event.
+            PromiseNotKept: The event is stored, and has a lesser promise than `promise`.
             BrokerLost: See the class. With `qos` 2, the event stays in the spool. It is sent when it is published again,
                 or when a client with this name and spool is made.
             HandshakeFailed: With `qos` 2: five tries failed. The event stays in the spool, as after BrokerLost.
             SpoolUnusable: With `qos` 2: the spool cannot be written.
             ValueError: The event cannot be written as JSON, or `qos` is 2 and the client has no spool.
         """
+        options = confirmation_options(after, within_s, qos)
         if qos == 2:
-            return self._needed_once().publish_many(topic, [event])[0]
-        command = PublishCommand(requests.publish_line(requests.publish_prefix(topic), encode_event(event)), topic)
+            return kept(self._needed_once().publish_many(topic, [event])[0], promise)
+        command = publish_command(topic, event, options)
         self._link.run(command)
         command.outcome()
-        return command.receipt
+        return kept(command.receipt, promise)
 
     def publish_many(
         self,

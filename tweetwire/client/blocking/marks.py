@@ -4,7 +4,9 @@ from collections.abc import Iterable
 
 from tweetwire.client.blocking.link import BlockingLink
 from tweetwire.protocol import mark_replies, mark_requests
+from tweetwire.protocol.confirmation import Confirmation
 from tweetwire.protocol.mark_replies import MarkInfo
+from tweetwire.protocol.mark_requests import After
 
 __all__ = ["BlockingMarks"]
 
@@ -47,3 +49,22 @@ class BlockingMarks:
     def marks(self, topic: str) -> list[MarkInfo]:
         """Return the marks of a topic, in the order of their names. Raises Refusal, BrokerLost."""
         return mark_replies.marks_answer(self._link.ask(mark_requests.marks_line(topic)))
+
+    def confirm(self, topic: str, *, after: After | None = None, within_s: float | None = None) -> Confirmation:
+        """Set which marks must pass an event of a topic before it is confirmed as ``replicated``, for administrators.
+
+        Args:
+            topic: The topic.
+            after: The marks: one name, or several. An empty list means none. None leaves the setting as it is.
+            within_s: Time after which an event is confirmed with a lesser promise, in seconds. None leaves it as it is.
+
+        Returns:
+            The setting, once it is on the broker's disk.
+
+        Raises:
+            Refusal: For example, the topic does not exist.
+            BrokerLost: See `SyncClient`.
+            ValueError: A name is not one word.
+        """
+        line = mark_requests.confirm_line(topic, after, within_s)
+        return mark_replies.confirmation_answer(self._link.ask(line))

@@ -20,8 +20,10 @@ Answered: TypeAlias = Callable[[Receipt | Refusal], None]
 class BlockingPublisher(PublishWindow):
     """Publishes events to one topic in order. It sends the next chunk once at most `most` events are unconfirmed."""
 
-    def __init__(self, link: BlockingLink, topic: str, most: int, answered: Answered | None = None) -> None:
-        super().__init__(topic)
+    def __init__(
+        self, link: BlockingLink, topic: str, most: int, answered: Answered | None = None, options: str = ""
+    ) -> None:
+        super().__init__(topic, options)
         self._answered = answered
         self._link = link
         self._most = most

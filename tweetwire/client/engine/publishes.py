@@ -10,7 +10,7 @@ from tweetwire.protocol.errors import BrokerError, Refusal
 from tweetwire.protocol.events import Event, encode_event, encode_events
 from tweetwire.protocol.replies import Receipt
 
-__all__ = ["PublishCommand", "PublishRun", "PublishWindow"]
+__all__ = ["PublishCommand", "PublishRun", "PublishWindow", "publish_command"]
 
 _SEQUENCE: Final = b',"sequence":'
 """Text in the line of an event with a sequence. A message that contains this text wrongly counts as one with a sequence."""
@@ -22,12 +22,12 @@ class PublishWindow:
     Always true: `unconfirmed` is the number of given events without a confirmation or a refusal.
     """
 
-    def __init__(self, topic: str) -> None:
+    def __init__(self, topic: str, options: str = "") -> None:
         self.topic = topic
         self.unconfirmed = 0
         # Whether an event with a sequence was refused, and not all given events have been answered since.
         self.is_out_of_sequence = False
-        self._prefix = requests.publish_prefix(topic)
+        self._prefix = requests.publish_prefix(topic, options)
         self._refusal: Refusal | None = None
         self._failure: BrokerError | None = None
 
@@ -92,6 +92,11 @@ class PublishCommand(Command):
         self.receipt, left = receipt.split(1)
         self.answer(b"")
         return left, True
+
+
+def publish_command(topic: str, event: Event, options: str) -> PublishCommand:
+    """Return the command that publishes an event. `options` come from `mark_requests.confirmation_options`."""
+    return PublishCommand(requests.publish_line(requests.publish_prefix(topic, options), encode_event(event)), topic)
 
 
 class PublishRun(Command):

@@ -1,10 +1,11 @@
-"""The verbs of marks: ``mark``, ``unmark`` and ``marks``.
+"""The verbs of marks: ``mark``, ``unmark``, ``marks`` and ``confirm``.
 
 A mark is a durable, named statement about a topic: every event below its offset is done elsewhere.
 """
 
 from typing import ClassVar, Final
 
+from tweetwire.protocol.confirmation import NO_MARK, ConfirmationChange, read_confirmation_change
 from tweetwire.protocol.errors import Refusal
 from tweetwire.protocol.names import check_name
 from tweetwire.protocol.options import Options
@@ -12,13 +13,11 @@ from tweetwire.protocol.permissions import Permission
 from tweetwire.protocol.verbs.verb import Command, Verb
 from tweetwire.protocol.words import WrongUsage, ref_of, words_of
 
-__all__ = ["CHECKPOINT_BYTES_MAX", "EXCEPTED_MAX", "MARKING_VERBS", "NO_MARK", "Mark", "Marks", "Unmark"]
+__all__ = ["CHECKPOINT_BYTES_MAX", "EXCEPTED_MAX", "MARKING_VERBS", "Confirm", "Mark", "Marks", "Unmark"]
 
 EXCEPTED_MAX: Final = 1000
 """The most offsets after ``except`` in one line."""
 CHECKPOINT_BYTES_MAX: Final = 4096
-NO_MARK: Final = "none"
-"""The word that stands for no mark where marks are listed, so no mark has this name."""
 
 
 class Mark(Command):
@@ -48,6 +47,17 @@ class Marks(Command):
 
     permission: ClassVar = Permission.SUBSCRIBE
     topic: str
+
+
+class Confirm(Command):
+    """``confirm <topic> [after=…] [within=…]``: set, or show, which marks the confirmations of a topic wait for.
+
+    If `change` is None, the setting is shown.
+    """
+
+    permission: ClassVar = Permission.MANAGE
+    topic: str
+    change: ConfirmationChange | None
 
 
 def mark_name(name: str) -> str:
@@ -102,6 +112,14 @@ def _marks(rest: bytes) -> Marks:
     return Marks(check_name(topic))
 
 
+def _confirm(rest: bytes) -> Confirm:
+    topic, *words = words_of(rest, 1)
+    options = Options(words)
+    change = read_confirmation_change(options)
+    options.end()
+    return Confirm(check_name(topic), change)
+
+
 MARKING_VERBS: Final = (
     Verb(
         name="mark",
@@ -124,5 +142,13 @@ MARKING_VERBS: Final = (
         commands=(Marks,),
         usage="marks <topic>",
         summary="shows the marks of a topic with their lag, exceptions and checkpoints, as JSON",
+    ),
+    Verb(
+        name="confirm",
+        parse=_confirm,
+        commands=(Confirm,),
+        usage="confirm <topic> [after=<mark>,...|none] [within=5s]",
+        summary="sets which marks must pass an event before it is confirmed as replicated; after the time within, it is"
+        " confirmed as stored; without options, shows the setting",
     ),
 )

@@ -2,6 +2,7 @@
 
 from typing import ClassVar, Final
 
+from tweetwire.protocol.confirmation import ConfirmationChange, split_confirmation
 from tweetwire.protocol.errors import Refusal
 from tweetwire.protocol.event_lines import EVENT_EXAMPLE, parse_typed_event
 from tweetwire.protocol.events import IncomingEvent
@@ -16,11 +17,15 @@ _CHECKPOINT_WORDS: Final = 3
 
 
 class Publish(Command, gc=False):
-    """``pub <topic> <event>``: store events. Consecutive lines for one topic are one command."""
+    """``pub <topic> <event>``: store events. Consecutive lines for one topic are one command.
+
+    `wanted` says how these events are confirmed, if not as the topic's other ones.
+    """
 
     permission: ClassVar = Permission.PUBLISH
     topic: str
     events: list[IncomingEvent]
+    wanted: ConfirmationChange | None = None
 
 
 class Last(Command):
@@ -62,7 +67,10 @@ def _publish(rest: bytes) -> Publish:
     if not raw:
         raise WrongUsage
     topic = topic_name(word)
-    return Publish(topic, [parse_typed_event("pub", topic, raw)])
+    wanted, raw = split_confirmation(raw)
+    if not raw:
+        raise WrongUsage
+    return Publish(topic, [parse_typed_event("pub", topic, raw)], wanted=wanted)
 
 
 def _last(rest: bytes) -> Last:
@@ -97,7 +105,7 @@ PUBLISHING_VERBS: Final = (
         long_name="publish",
         parse=_publish,
         commands=(Publish,),
-        usage="pub <topic> <event>",
+        usage="pub <topic> [after=<mark>,...|none] [within=5s] <event>",
         example=f"pub <topic> {EVENT_EXAMPLE}",
         summary='publishes an event, for example pub tweets {"id":"1","priority":3,"msg":"tweet 1"}',
     ),

@@ -71,8 +71,8 @@ class HeldMessages:
         if message.state is State.HELD:
             self._desk.topics.check_writer(session, message.topic)
             self._accept(message, step.state, now_ms)
-        self._desk.reply_when_stored(
-            session, message.topic, message.offset, f"{step.says} {message.topic} {message.id} {message.offset}"
+        self._desk.reply_when_confirmed(
+            session, message.topic, message.offset, f"{step.says} {message.topic} {message.id} {message.offset}", now_ms
         )
 
     def note_written(self, topic: Topic) -> None:
