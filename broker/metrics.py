@@ -53,6 +53,15 @@ _BROKER: Final = (
     _Figure("requests", "requests", "requests that were accepted", is_counter=True),
     _Figure("replied", "replied_requests", "requests whose reply was sent to the requester", is_counter=True),
     _Figure("unreplied", "unreplied_requests", "requests that got no reply in time", is_counter=True),
+    _Figure(
+        "confirmed_replicated", "confirmed_replicated", "events that were confirmed as replicated", is_counter=True
+    ),
+    _Figure(
+        "confirmed_late",
+        "confirmed_late",
+        "events that waited for marks, and were confirmed with a lesser promise",
+        is_counter=True,
+    ),
     _Figure("damaged", "damaged_events", "damaged events found while reading the logs", is_counter=True),
 )
 _EVENT_SOURCE: Final = (

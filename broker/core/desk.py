@@ -199,6 +199,7 @@ class Desk:
 
     def refuse_unstored(self, topic: Topic, refusal: Refusal) -> None:
         """Refuse the events of a topic that its log does not have."""
+        self.waits.fall_back(topic)
         for session in self._awaiting[topic.name]:
             session.outbox.fail(topic.name, topic.visible, refusal)
         self._release_awaiting(topic)

@@ -3,7 +3,7 @@
 Always true:
 
 - a confirmation waits for at most `within` after its event has arrived, and is then sent with the lesser promise;
-- the events of one `MarkWait` cost no memory of their own: one entry for each step of time stands for all of them;
+- a `MarkWait` keeps no entry for each event: one entry for each step of time stands for all events in it;
 - a session is parked in at most one `MarkWait`: the one that its next reply waits for.
 """
 
@@ -75,6 +75,11 @@ class MarkWait:
         while self._deadlines and self._deadlines[0][0] * STEP_MS <= now_ms:
             self._given_up = max(self._given_up, self._deadlines.popleft()[1])
 
+    def fall_back(self, visible: int) -> None:
+        """Forget the events from offset `visible` on, which were not stored. Later events get their offsets."""
+        self._given_up = self._given_up if self._given_up == OFFSET_MAX else min(self._given_up, visible)
+        self._deadlines = deque((step, min(below, visible)) for step, below in self._deadlines)
+
     def give_up(self) -> None:
         """Wait no longer: the topic was dropped, or the broker ends."""
         self._deadlines.clear()
@@ -82,6 +87,8 @@ class MarkWait:
 
     def promised(self, first: int, last: int, lesser: str) -> list[tuple[int, int, str]]:
         """Return runs (first, last, promise) of events that are confirmed now. Excepted events have the lesser promise."""
+        # `MarkWaits` forgets a wait that is over, but a reply that waits for an earlier one may still refer to it.
+        self.note_marks()
         runs: list[tuple[int, int, str]] = []
         at = first
         for offset in self._excepted(first, min(last, self._floor - 1)):
@@ -155,6 +162,11 @@ class MarkWaits:
         for wait in waits:
             wait.note_marks()
         return waits
+
+    def fall_back(self, topic: Topic) -> None:
+        """Forget the events of a topic that are not stored, after a write failed."""
+        for wait in self._living.get(topic, ()):
+            wait.fall_back(topic.visible)
 
     def note_time(self, now_ms: int) -> list[MarkWait]:
         """Give up the events whose time is over, and return all waits. Forget those that no event needs."""

@@ -9,9 +9,9 @@ from msgspec import UNSET
 from dashboard.history import History, counter_of
 from dashboard.words import cut, number, pretty, rate, time_text
 from tweetwire.protocol.events import StoredEvent
-from tweetwire.protocol.units import format_bytes
+from tweetwire.protocol.units import format_bytes, format_seconds
 
-__all__ = ["event_members", "event_rows", "is_place", "matches", "topic_rows"]
+__all__ = ["confirmation_text", "event_members", "event_rows", "is_place", "mark_rows", "matches", "topic_rows"]
 
 SHOWN_CHARACTERS: Final = 160
 _EXTRAS: Final = ("key", "parent", "headers", "producer", "sequence", "checkpoint")
@@ -33,6 +33,30 @@ def topic_rows(stats: Mapping[str, Any], history: History) -> list[dict[str, Any
         }
         for name, report in stats["topics"].items()
     ]
+
+
+def mark_rows(report: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return a row for each mark in the report on a topic, those with the largest lag first."""
+    rows = [
+        {
+            "mark": name,
+            "offset": f"@{one['offset']}",
+            "lag": one["lag"],
+            "excepted": one["excepted"],
+            "overtaken": one["overtaken"],
+        }
+        for name, one in report["marks"].items()
+    ]
+    return sorted(rows, key=lambda row: (-row["lag"], row["mark"]))
+
+
+def confirmation_text(report: Mapping[str, Any]) -> str:
+    """Say what the confirmations of a topic wait for, or return "" if they wait for no mark."""
+    wanted = report.get("confirm")
+    if wanted is None:
+        return ""
+    within = format_seconds(wanted["within_ms"] / 1000)
+    return f"publishers wait up to {within} for {' and '.join(wanted['after'])}"
 
 
 def event_rows(events: Iterable[StoredEvent]) -> list[dict[str, Any]]:

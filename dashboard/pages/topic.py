@@ -1,10 +1,11 @@
 """One topic: its documentation, and its log to browse by offset, time, id or text."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from nicegui import ui
 
-from dashboard.figures.topics import event_rows, is_place, matches
+from dashboard.figures.topics import confirmation_text, event_rows, is_place, mark_rows, matches
 from dashboard.link import Away, DashboardLink
 from dashboard.pages.documentation import DocumentationPage
 from dashboard.pages.frame import Refresh
@@ -28,6 +29,31 @@ COLUMNS: Final = (
     ("key", "key", "mono", True),
     ("msg", "msg", "mono"),
 )
+
+
+MARK_COLUMNS: Final = (
+    ("mark", "mark", "mono"),
+    ("offset", "offset", "mono"),
+    ("lag", "lag (events)", "number"),
+    ("excepted", "excepted", "number", True),
+    ("overtaken", "overtaken", "number", True),
+)
+
+
+class MarksCard:
+    """How far other systems have the events of a topic. It is hidden for a topic without marks."""
+
+    def __init__(self) -> None:
+        with card("Marks") as self._card:
+            self._confirmation = ui.label().classes("hint")
+            self._rows = RowsTable(MARK_COLUMNS, key="mark", label="marks", empty="no mark is made yet")
+
+    def show(self, report: Mapping[str, Any]) -> None:
+        """Show the marks in the report on a topic."""
+        rows, confirmation = mark_rows(report), confirmation_text(report)
+        self._card.set_visibility(bool(rows or confirmation))
+        self._confirmation.set_text(confirmation)
+        self._rows.show(rows)
 
 
 class LogBrowser:
@@ -144,6 +170,7 @@ def build(link: DashboardLink, topic: str) -> Refresh:
     with card():
         summary = ui.label()
         retention = ui.label().classes("mono")
+    marks = MarksCard()
     browser = LogBrowser(link, topic)
     documentation = DocumentationPage(link, topic)
 
@@ -159,6 +186,7 @@ def build(link: DashboardLink, topic: str) -> Refresh:
         # Only users who may change the retention may read it.
         if link.is_admin:
             retention.set_text((await link.command(f"retain {topic}")).removeprefix(f"+OK retain {topic} "))
+        marks.show(report)
         await browser.refresh()
         await documentation.refresh()
 

@@ -166,7 +166,7 @@ def _figures_part(topic: Topic) -> Steps[bytes]:
         "unconfirmed": topic.next - topic.visible,
     }
     if topic.confirmation.after:
-        figures["confirm"] = topic.confirmation
+        figures["confirm"] = {"after": topic.confirmation.after, "within_ms": topic.confirmation.within_ms}
     figures["marks"] = topic.marks.report(topic.log.earliest, topic.visible)
     return b'%b,"subscriptions":{%b}}' % (_encode(figures)[:-1], b",".join(subscriptions))
 

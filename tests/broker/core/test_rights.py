@@ -53,7 +53,7 @@ NEEDS_LOGIN: Final = (
     ),
     *("redrive t as=s all", "unsettled t as=s", "backlog t as=s", "clients", "describe t", "describe t text"),
     *("schema t", "schema t none", "comment t text", "retain t", "retain t age=1d", "chain t @0"),
-    *("mark t as=m @0", "unmark t as=m", "marks t"),
+    *("mark t as=m @0", "unmark t as=m", "marks t", "confirm t"),
     *("create t", "drop t", "purge t", "seek t as=s to=0", "pause t as=s", "resume t as=s", "discard t as=s all"),
 )
 
@@ -99,6 +99,8 @@ MATRIX: Final = [
     *((line, READING) for line in ("ack t @0", "nack t @0", "extend t @0", "pubrec t @0", "pubcomp t @0")),
     ("begin t @0", READING),
     *((line, READING) for line in ("mark t as=new @0", "unmark t as=new", "marks t")),
+    *((line, {"admin"}) for line in ("confirm t", "confirm t after=m")),
+    ('pub t after=m within=1ms {"id":"x","msg":1}', PUBLISHING),
     *((line, {"admin"}) for line in ("mark t as=alices @1", "unmark t as=alices")),
     *((line, READING) for line in ("read t 0", "last t p", "chain t @0", "describe t", "schema t", "dead topic=t")),
     *((line, READING) for line in ("explain t @0 as=alices", "unsettled t as=alices", "backlog t as=alices")),

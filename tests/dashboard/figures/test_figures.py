@@ -14,7 +14,15 @@ from dashboard.figures.pipeline import batch_rows, change_rows, ingest_rows, ing
 from dashboard.figures.programs import client_rows, program_rows
 from dashboard.figures.statistics import named, ranks, user_rows, windows
 from dashboard.figures.subscriptions import standing_rows, subscription_rows
-from dashboard.figures.topics import event_members, event_rows, is_place, matches, topic_rows
+from dashboard.figures.topics import (
+    confirmation_text,
+    event_members,
+    event_rows,
+    is_place,
+    mark_rows,
+    matches,
+    topic_rows,
+)
 from dashboard.history import History
 from dashboard.words import age, cut, number, rate, time_text
 from tests.dashboard import samples
@@ -124,6 +132,18 @@ def test_topics_and_subscriptions_are_rows_and_the_fullest_subscription_is_first
     assert [row["subscription"] for row in rows] == ["b", "a"]
     assert rows[0]["href"] == "/subscriptions/orders/b"
     assert policy_text(POLICY) == "timeout=30s tries=5 strikes=nack,timeout backoff=0s max_wait=1m"
+
+
+def test_marks_are_rows_and_the_slowest_is_first() -> None:
+    fast, slow = ({"offset": 110 - lag, "lag": lag, "excepted": 1, "overtaken": 0} for lag in (0, 7))
+    report = {"marks": {"fast": fast, "slow": slow}}
+    assert [(row["mark"], row["offset"], row["lag"]) for row in mark_rows(report)] == [
+        ("slow", "@103", 7),
+        ("fast", "@110", 0),
+    ]
+    assert confirmation_text(report) == ""
+    wanted = report | {"confirm": {"after": ["fast", "slow"], "within_ms": 500}}
+    assert confirmation_text(wanted) == "publishers wait up to 500ms for fast and slow"
 
 
 def test_events_are_rows_with_the_beginning_of_their_payload() -> None:

@@ -120,6 +120,19 @@ def test_a_log_is_browsed_by_offset_and_text(visitor: Visitor, broker: BrokerPro
     visitor.sees("w77w", ".trace")
 
 
+def test_the_marks_of_a_topic_are_shown_with_their_lag(visitor: Visitor, broker: BrokerProcess) -> None:
+    with SyncClient(broker.address, name="bridge") as client:
+        client.publish_many("carried", (Event(id=f"c-{n}", msg=n) for n in range(40)))
+        visitor.go("/topics/carried").sees("@39")
+        visitor.does_not_see("no mark is made yet")
+        client.mark("carried", "central", 17, excepted=[3])
+        client.confirm("carried", after="central", within_s=2)
+        visitor.sees("publishers wait up to 2s for central")
+        visitor.sees("central", "table")
+        visitor.sees("@17", "table")
+        visitor.sees("23", "table")
+
+
 def test_a_subscription_without_a_name_shows_its_figures_alone(visitor: Visitor, broker: BrokerProcess) -> None:
     with SyncClient(broker.address, name="shop") as client:
         client.subscribe("watched", create=True)
