@@ -52,11 +52,7 @@ class Fsck(Command, kw_only=True):
     be checked.
     """
 
-    examples = (
-        "tweetwire fsck data/broker",
-        "tweetwire fsck data/broker --repair",
-        "tweetwire fsck data/copy --new-identity",
-    )
+    examples = ("tweetwire fsck data/broker --repair", "tweetwire fsck data/copy --new-identity")
 
     directory: Annotated[Path, argument(FOLDER, "the broker's data directory")]
     repair: Annotated[

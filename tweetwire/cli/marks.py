@@ -36,9 +36,9 @@ def _names(text: str) -> list[str]:
     return [] if text == NO_MARK else [NAME.read(name) for name in text.split(",")]
 
 
-_OFFSET: Final = Kind("@OFFSET", _offset)
-_OFFSETS: Final = Kind("@OFFSET,…", _offsets, "@7 or @7,@9")
-_NAMES: Final = Kind("NAME,…", _names, "kafka or kafka,redis, or none")
+_OFFSET: Final = Kind("OFFSET", _offset, "@1042")
+_OFFSETS: Final = Kind("OFFSETS", _offsets, "@7 or @7,@9")
+_NAMES: Final = Kind("NAMES", _names, "kafka or kafka,redis, or none")
 _MarkFlag = Annotated[str, Flag(NAME, "the mark")]
 
 
