@@ -189,8 +189,7 @@ class SyncClient(BlockingCommands, BlockingMarks):
             window: Largest number of unconfirmed events.
             qos: With 2, each event is stored exactly once, as `publish` describes. Up to 500 events take part in a
                 handshake together, in order.
-            answered: Called with each confirmation and each refusal in the order of the events, for example to show
-                progress. It must not raise or use the client. Not used with `qos` 2.
+            answered: Called with each confirmation and refusal in order. It must not raise or use the client. Not with `qos` 2.
 
         Returns:
             The confirmations. One of them may confirm several events; with `qos` 2 there is one for each event.
