@@ -46,7 +46,7 @@ class Completion:
         place = usage.split()[len(words) : len(words) + 1]
         if place == ["[<command>]"]:
             return self._verbs
-        if len(words) == 1 and place == ["<topic>"]:
+        if len(words) == 1 and place and place[0] in {"<topic>", "<topic>|<pattern>"}:
             return list(self._topics())
         if begun.startswith("as="):
             return [f"as={name}" for name in self._subscriptions(words[1:2])]

@@ -1,4 +1,4 @@
-"""Attacks by administration: seeks over a large topic, and topics that are created and dropped in a loop."""
+"""Attacks by administration: seeks over a large topic, and topics or patterns that are made and ended in a loop."""
 
 from typing import Final
 
@@ -11,6 +11,8 @@ SEEKS: Final = 10_000
 DROPS: Final = 5_000
 EVENTS: Final = 1_000_000
 PART: Final = 10_000
+MATCHED: Final = 3000
+PATTERNS: Final = 500
 
 
 def seeks_on_a_large_topic(target: Target, size: float) -> int:
@@ -40,7 +42,19 @@ def topics_made_and_dropped(target: Target, size: float) -> int:
     return count * len(lines)
 
 
+def patterns_made_and_ended(target: Target, size: float) -> int:
+    """Subscribe to every topic by a pattern, with and without a name, and end that, repeatedly on one connection."""
+    topics, count = max(100, int(MATCHED * size)), max(20, int(PATTERNS * size))
+    send_and_wait(target.port, [f"create matched.{n}" for n in range(topics)])
+    lines = ["sub matched.* as=p prefetch=1000", "sub matched.>", "unsub matched.>", "unsub matched.* as=p end"]
+    for _ in range(count):
+        send_and_wait(target.port, lines)
+    send_and_wait(target.port, [f"drop matched.{n}" for n in range(topics)])
+    return count * len(lines)
+
+
 ATTACKS: Final = (
+    Attack("patterns made and ended", "open", patterns_made_and_ended, "commands"),
     Attack("seeks on a large topic", "open", seeks_on_a_large_topic, "commands"),
     Attack("topics made and dropped", "open", topics_made_and_dropped, "commands"),
 )
