@@ -147,3 +147,23 @@ def test_a_stop_answers_all_waits_at_once_and_a_kill_loses_no_mark(tmp_path: Pat
             assert (mark.offset, mark.checkpoint) == (1, "c")
             assert client.command("confirm t") == "+OK confirm t after=m within=20s"
             assert json.dumps(client.stats("t")["topics"]["t"]["confirm"]) == '{"after": ["m"], "within_ms": 20000}'
+
+
+def test_retention_waits_for_a_mark_over_a_kill(tmp_path: Path) -> None:
+    with BrokerProcess(tmp_path / "broker", "--segment-bytes", "8KiB") as broker:
+        with SyncClient(broker.address) as client:
+            client.create("t", bytes="0B")
+            client.mark("t", "m", 0)
+            for _ in range(40):
+                # A segment ends between two batches.
+                client.publish_many("t", (Event(id=str(n), msg="x" * 50) for n in range(50)))
+            client.mark("t", "m", 700)
+            until(lambda: client.stats("t")["topics"]["t"]["earliest"] > 500, 20)
+            assert client.stats("t")["topics"]["t"]["earliest"] <= 700
+        broker.kill()
+        broker.start()
+        with SyncClient(broker.address) as client:
+            assert client.read("t", 700, limit=1).events[0].offset == 700
+            assert client.mark("t", "m", 2000) == 2000
+            until(lambda: client.stats("t")["topics"]["t"]["earliest"] >= 1800, 20)
+            assert client.stats("t")["topics"]["t"]["marks"]["m"]["overtaken"] == 0
