@@ -62,6 +62,7 @@ _BROKER: Final = (
         "events that waited for marks, and were confirmed with a lesser promise",
         is_counter=True,
     ),
+    _Figure("expired", "expired_events", "events settled without a delivery, since they had expired", is_counter=True),
     _Figure("damaged", "damaged_events", "damaged events found while reading the logs", is_counter=True),
 )
 _EVENT_SOURCE: Final = (
@@ -84,17 +85,23 @@ _TOPIC: Final = (
     _Figure("duplicates", "events_duplicate", "duplicate events that were not stored again", is_counter=True),
     _Figure("producers", "producers", "producers whose last sequence or checkpoint is stored"),
     _Figure("unconfirmed", "events_unconfirmed", "events that were accepted and are not stored yet"),
+    _Figure("scheduled", "events_scheduled", "events that wait for their due times"),
 )
 _SUBSCRIPTION: Final = (
     _Figure("durable", "subscription_durable", "1 if the subscription is durable, so that it outlives its connections"),
     _Figure("paused", "subscription_paused", "1 while the subscription is paused"),
     _Figure("consumers", "subscription_consumers", "connections that share the subscription"),
     _Figure("pending", "events_pending", "events that wait for delivery, delayed events included"),
-    _Figure("delayed", "events_delayed", "pending events that wait for the backoff after a failed try"),
+    _Figure(
+        "delayed",
+        "events_delayed",
+        "pending events that wait for the backoff after a failed try, or for their due time",
+    ),
     _Figure("in_flight", "events_in_flight", "events that are delivered and not settled"),
     _Figure("dead", "events_dead", "dead events that were not redriven"),
     _Figure("settled", "events_settled", "events settled since the start", is_counter=True),
     _Figure("redelivered", "events_redelivered", "deliveries that were not the first of their event", is_counter=True),
+    _Figure("expired", "events_expired", "events settled without a delivery, since they had expired", is_counter=True),
     _Figure("overtaken", "events_overtaken", "unsettled events that retention or a purge removed", is_counter=True),
 )
 _MARK: Final = (

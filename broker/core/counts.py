@@ -5,7 +5,8 @@ from typing import Final
 __all__ = ["COUNTED", "PartCounts"]
 
 COUNTED: Final = (
-    *("commands", "refused", "rejected_lines", "delivered", "acked", "damaged", "pattern_topics_left_out"),
+    *("commands", "refused", "rejected_lines", "delivered", "acked", "expired", "damaged"),
+    "pattern_topics_left_out",
     *("requests", "replied", "unreplied"),
     *("confirmed_replicated", "confirmed_late"),
     *("failed_nack", "failed_timeout", "failed_disconnect"),

@@ -2,16 +2,14 @@
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, NamedTuple, TypeAlias
-
-import msgspec
-from msgspec import UNSET
+from typing import NamedTuple, TypeAlias
 
 from broker.core.delivery.deaths import Deaths
+from broker.core.restored_producers import restore_producers
 from broker.core.sessions import Sessions
 from broker.core.topic.kept import KeptSubscription, restore_subscription
+from broker.core.topic.kept_schedule import TimedPlace, restore_schedule
 from broker.core.topic.marks import note_mark
-from broker.core.topic.producers import Producer
 from broker.core.topic.topic import Topic
 from broker.core.topics import Topics
 from broker.core.verbs.exactly_once import ExactlyOnce
@@ -31,6 +29,7 @@ from broker.journal.records import (
     PurgedRecord,
     ReleasedRecord,
     RetentionRecord,
+    ScheduleRecord,
     SchemaRecord,
     SettledRecord,
     SubscriptionChange,
@@ -39,12 +38,9 @@ from broker.journal.records import (
     TopicRecord,
     UnsubscribedRecord,
 )
-from tweetwire.protocol.events import StoredEvent, decode_stored
 from tweetwire.protocol.policy import Policy
 
 __all__ = ["Skipped", "restore"]
-
-_READ_BYTES: Final = 4 << 20
 
 _StateRecord: TypeAlias = (
     SubscriptionRecord
@@ -55,6 +51,7 @@ _StateRecord: TypeAlias = (
     | PurgedRecord
     | MarkedRecord
     | UnmarkedRecord
+    | ScheduleRecord
 )
 
 
@@ -95,8 +92,10 @@ def restore(
             case _:
                 state.note(record)
     skipped = _skip_lost(topics, state)
-    for topic in topics:
-        _restore_producers(topic, state.producers.get(topic.name), state.forgotten[topic.name])
+    timed = {
+        topic.name: restore_producers(topic, state.producers.get(topic.name), state.forgotten[topic.name])
+        for topic in topics
+    }
     for checkpoint in state.checkpoints:
         if checkpoint.topic in topics.by_name:
             topics.by_name[checkpoint.topic].producers.restore_checkpoint(
@@ -109,7 +108,7 @@ def restore(
     for name, marks in state.marks.items():
         if name in topics.by_name:
             topics.by_name[name].marks.restore(marks.values())
-    _restore_subscriptions(topics, state.subscriptions.values())
+    _restore_subscriptions(topics, state, timed, now_ms)
     deaths.restore_dying((one for topic in topics for one in topic.subscriptions.values()), now_ms)
     exactly_once.restore_handshakes(handshakes)
     topics.keep_lost(one.topic for one in (*handshakes, *others) if not isinstance(one, ClientRecord))
@@ -126,6 +125,7 @@ class _State:
         self.forgotten: dict[str, dict[str, int]] = defaultdict(dict)
         self.purged: dict[str, int] = {}
         self.marks: dict[str, dict[str, MarkedRecord]] = defaultdict(dict)
+        self.schedules: dict[str, ScheduleRecord] = {}
 
     def note(self, record: _StateRecord) -> None:
         """Note the next record."""
@@ -141,6 +141,8 @@ class _State:
                 self.purged[record.topic] = record.below
             case MarkedRecord() | UnmarkedRecord():
                 note_mark(self.marks[record.topic], record)
+            case ScheduleRecord():
+                self.schedules[record.topic] = record
             case SubscriptionRecord():
                 self.subscriptions[record.topic, record.name] = KeptSubscription(record)
             case UnsubscribedRecord():
@@ -234,50 +236,20 @@ def _forget(
     checkpoints[:] = [one for one in checkpoints if (one.topic, one.producer) != (record.topic, record.producer)]
 
 
-def _restore_producers(topic: Topic, record: ProducersRecord | None, forgotten: Mapping[str, int]) -> None:
-    """Restore the kept producers, and read what the log has after them.
-
-    `forgotten` has an offset for each forgotten producer: events below it do not restore the producer.
-    """
-    at = topic.log.earliest
-    if record is not None and record.scanned <= topic.visible:
-        at = max(at, record.scanned)
-        for name, (offset, sequence, checkpoint) in record.table.items():
-            topic.producers.accepted[name] = Producer(offset, sequence, checkpoint)
-    while at < topic.visible:
-        lines, at, _ = topic.log.read(at, topic.visible - at, _READ_BYTES)
-        for line in lines:
-            if b'"producer":' in line:
-                _accept(topic, line, forgotten)
-    topic.producers.recount()
-    topic.producers.begin_write()
-    topic.producers.stored = dict(topic.producers.accepted)
-    topic.producers.note_written()
-
-
-def _accept(topic: Topic, line: bytes, forgotten: Mapping[str, int]) -> None:
-    try:
-        event: StoredEvent = decode_stored(line)
-    except msgspec.MsgspecError:
-        return
-    if event.producer is not UNSET and event.offset >= forgotten.get(event.producer, 0):
-        topic.producers.accept(event, event.offset)
-
-
-def _restore_subscriptions(topics: Topics, kept: Iterable[KeptSubscription]) -> None:
+def _restore_subscriptions(topics: Topics, state: _State, timed: Mapping[str, list[TimedPlace]], now_ms: int) -> None:
     by_topic: dict[str, list[KeptSubscription]] = defaultdict(list)
-    for one in kept:
-        if one.record.topic in topics.by_name:
-            by_topic[one.record.topic].append(one)
-    for name, of_topic in by_topic.items():
-        topic = topics.by_name[name]
+    for one in state.subscriptions.values():
+        by_topic[one.record.topic].append(one)
+    for topic in topics:
+        of_topic, schedule = by_topic[topic.name], state.schedules.get(topic.name)
+        released = restore_schedule(topic, schedule, timed[topic.name], of_topic, now_ms)
         for one in of_topic:
             record = _clamped(one.record, topic)
             lowest = min([record.floor, *record.floors.values()])
             subscription = topic.subscribe(record.name, lowest, record.policy, is_durable=True)
             subscription.start, subscription.owners = record.start, tuple(record.owners)
             subscription.pause(is_paused=record.is_paused)
-            restore_subscription(subscription, record, one.settled, topic.log.priority_of)
+            restore_subscription(subscription, record, one.settled, topic.log.priority_of, released)
 
 
 def _clamped(record: SubscriptionRecord, topic: Topic) -> SubscriptionRecord:

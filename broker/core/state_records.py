@@ -3,6 +3,7 @@
 from broker.core.patterns import Patterns
 from broker.core.sessions import Sessions
 from broker.core.topic.kept import subscription_record
+from broker.core.topic.kept_schedule import schedule_records
 from broker.core.topic.retention import retention_records
 from broker.core.topics import Topics
 from broker.core.verbs.exactly_once import ExactlyOnce
@@ -23,7 +24,12 @@ def state_records(sessions: Sessions, topics: Topics, exactly_once: ExactlyOnce,
         kept += topic.marks.records(topic.name)
         if topic.confirmation != Confirmation():
             kept.append(ConfirmRecord(topic.name, topic.confirmation))
-        kept += [subscription_record(one, topic.visible) for one in topic.subscriptions.values() if one.is_durable]
+        kept += schedule_records(topic)
+        kept += [
+            subscription_record(one, topic.visible, has_schedule=True)
+            for one in topic.subscriptions.values()
+            if one.is_durable
+        ]
     kept += patterns.records()
     kept += exactly_once.records()
     return kept

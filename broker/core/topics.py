@@ -98,7 +98,8 @@ class Topics:
         if topic is None:
             log = self._logs.open(name)
             parts = log, self._memory, self._producer_room, self._dates
-            topic = self.by_name[name] = Topic(name, *parts, mark_room=self._mark_room)
+            topic = Topic(name, *parts, mark_room=self._mark_room, agenda=self._work.agenda)
+            self.by_name[name] = topic
             self.visible[name] = topic.visible
             self._work.topics.add(topic)
             self.when_made(topic)
@@ -154,6 +155,7 @@ class Topics:
         """Forget a topic whose log was deleted."""
         del self.by_name[topic.name], self.visible[topic.name]
         topic.recent.forget()
+        topic.schedule.forget()
         topic.producers.forget_all()
         topic.marks.forget_all()
 

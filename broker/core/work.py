@@ -7,6 +7,7 @@ from typing import ClassVar, TypeAlias
 from broker.core.places import Answer
 from broker.core.session import Session
 from broker.core.steps import Interrupt, Outcome, Steps
+from broker.core.topic.schedule import Agenda
 from broker.core.topic.subscription import Consumer, Recipient
 from broker.core.topic.topic import Topic
 from broker.journal.records import Record
@@ -85,6 +86,8 @@ class Work:
     topics: set[Topic] = field(default_factory=set)
     tasks: list[Task] = field(default_factory=list)
     sessions: set[Recipient] = field(default_factory=set)
+    # The topics with events that are not due yet
+    agenda: Agenda = field(default_factory=Agenda)
     # Unexpected exceptions to log; their commands were answered with `internal`
     bugs: list[BaseException] = field(default_factory=list)
     # Whether a reply waits for a record that is not on the disk

@@ -17,6 +17,7 @@ from broker.journal.handshake_records import (
 )
 from broker.journal.mark_records import MarkRecord
 from broker.journal.pattern_records import EndedPatternRecord, PatternRecord
+from broker.journal.schedule_record import ScheduleRecord
 from tweetwire.protocol.failures import Attempts, Failure
 from tweetwire.protocol.policy import Policy
 from tweetwire.protocol.retention import Retention
@@ -44,6 +45,7 @@ __all__ = [
     "RedrivenRecord",
     "ReleasedRecord",
     "RetentionRecord",
+    "ScheduleRecord",
     "SchemaRecord",
     "SettledRecord",
     "SubscriptionChange",
@@ -66,6 +68,7 @@ class SubscriptionRecord(Struct, tag="subscription"):
     - `owners`: the users that own the subscription.
     - `is_paused`: whether no events are delivered.
     - `is_sought`: whether a seek made this record. The events that clients had taken before are then finished.
+    - `has_schedule`: whether events below their floor are open that the topic's `ScheduleRecord` names, too.
     """
 
     topic: str
@@ -81,6 +84,7 @@ class SubscriptionRecord(Struct, tag="subscription"):
     dying: list[tuple[int, int]] = []
     is_paused: bool = False
     is_sought: bool = False
+    has_schedule: bool = False
 
 
 class SettledRecord(Struct, tag="settled"):
@@ -257,6 +261,7 @@ TopicRecord: TypeAlias = (
     | CheckpointRecord
     | ForgottenRecord
     | ProducersRecord
+    | ScheduleRecord
     | ClientRecord
     | MarkRecord
     | DocumentationChange

@@ -170,7 +170,9 @@ def test_a_counter_that_has_no_name_here_keeps_the_one_it_has() -> None:
 
 
 counts: dict[str, Any] = {
-    **dict.fromkeys(("connections", "commands", "refused", "rejected_lines", "delivered", "acked", "damaged"), 0),
+    **dict.fromkeys(
+        ("connections", "commands", "refused", "rejected_lines", "delivered", "acked", "expired", "damaged"), 0
+    ),
     **dict.fromkeys(("requests", "replied", "unreplied", "confirmed_replicated", "confirmed_late"), 0),
     "topics": {},
 }

@@ -11,10 +11,23 @@ from typing import Final
 from tweetwire.cli.kinds import Kind
 from tweetwire.protocol.units import parse_seconds
 
-__all__ = ["PLACE", "PLACES", "TIME", "TIMES", "read_place", "read_time"]
+__all__ = [
+    "DUE_TIME",
+    "EXPIRY",
+    "PLACE",
+    "PLACES",
+    "TIME",
+    "TIMES",
+    "read_due_time",
+    "read_expiry",
+    "read_place",
+    "read_time",
+]
 
 TIMES: Final = "10m (ten minutes ago), yesterday, 14:00, 2026-11-28, '2026-11-28 14:00' or 2026-11-28T14:00:00Z"
 """How times are written, for ``--help`` and for sentences."""
+COMING: Final = "14:00, '2026-11-28 14:00' or 2026-11-28T14:00:00Z"
+"""How times in the future are written."""
 PLACES: Final = f"earliest, latest, @1042 (an offset), or a time: {TIMES}"
 
 _DAYS: Final = {"today": 0, "yesterday": 1}
@@ -79,5 +92,27 @@ def _local(word: str, now: datetime) -> datetime:
     return datetime.fromisoformat(word)
 
 
+def read_due_time(text: str, now: datetime | None = None) -> datetime:
+    """Return a time that is still to come, in UTC. Raises ValueError for a duration and for a time that has passed."""
+    now = now or datetime.now(UTC)
+    if _DURATION.fullmatch(text.strip()):
+        raise ValueError(f"{text[:40]!r} is a duration; pass it with --delay, or write a time: {COMING}")
+    try:
+        at = read_time(text, now)
+    except ValueError:
+        raise ValueError(f"{text[:40]!r} is not a time; write {COMING}") from None
+    if at <= now:
+        raise ValueError(f"{text[:40]!r} has passed; write a time that is still to come")
+    return at
+
+
+def read_expiry(text: str, now: datetime | None = None) -> datetime | str:
+    """Return a duration as it is written, or a time that is still to come. Raises ValueError for any other text."""
+    word = text.strip()
+    return word if _DURATION.fullmatch(word) else read_due_time(text, now)
+
+
 PLACE: Final = Kind("PLACE", read_place, PLACES, words=("earliest", "latest", "today", "yesterday"))
 TIME: Final = Kind("TIME", read_time, TIMES, words=("today", "yesterday"))
+DUE_TIME: Final = Kind("TIME", read_due_time, COMING)
+EXPIRY: Final = Kind("DURATION|TIME", read_expiry, f"10m, {COMING}")

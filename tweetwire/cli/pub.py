@@ -3,8 +3,9 @@
 import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -13,17 +14,21 @@ from tweetwire.cli.connection import CommandConnection, TopicArgument
 from tweetwire.cli.display import print_json
 from tweetwire.cli.event_ids import EventIds
 from tweetwire.cli.flags import OUTPUT, Flag, argument
-from tweetwire.cli.kinds import NAME, SWITCH, TEXT, Kind, whole
+from tweetwire.cli.kinds import NAME, SECONDS, SWITCH, TEXT, Kind, whole
 from tweetwire.cli.line_source import LineSource
+from tweetwire.cli.places import DUE_TIME, EXPIRY
 from tweetwire.cli.progress import Progress
 from tweetwire.protocol.errors import BrokerLost, Refusal, StartError
 from tweetwire.protocol.events import Event
 from tweetwire.protocol.replies import Receipt
+from tweetwire.protocol.units import format_seconds
 
 if TYPE_CHECKING:
     from tweetwire.client.blocking import SyncClient
 
 __all__ = ["Pub"]
+
+T = TypeVar("T")
 
 STDIN: Final = "-"
 FAULTS_SHOWN: Final = 10
@@ -50,7 +55,7 @@ class Pub(CommandConnection, kw_only=True):
     """
 
     examples = (
-        """tweetwire pub orders '{"total":12.5}' --priority 9""",
+        """tweetwire pub orders '{"total":12.5}' --priority 9 --delay 30m""",
         "tweetwire pub orders - --id-from msg.number --producer import-7 < orders.jsonl",
     )
 
@@ -67,6 +72,16 @@ class Pub(CommandConnection, kw_only=True):
         default_factory=list
     )
     parent: Annotated[str | None, Flag(TEXT, "id of the event that caused this one")] = None
+    delay: Annotated[
+        float | None, Flag(SECONDS, "deliver the event this long after its arrival; at most 365d", default="at once")
+    ] = None
+    at: Annotated[datetime | None, Flag(DUE_TIME, "deliver the event at this time, not before", default="at once")] = (
+        None
+    )
+    expires: Annotated[
+        datetime | str | None,
+        Flag(EXPIRY, "do not deliver the event after this time, or this long after its arrival", default="never"),
+    ] = None
     producer: Annotated[
         str | None,
         Flag(NAME, "number the lines under this name; sent again, no line is stored twice"),
@@ -82,6 +97,8 @@ class Pub(CommandConnection, kw_only=True):
             raise StartError("--id and --id-from exclude each other; pass one of them")
         if self.key is not None and self.key_from is not None:
             raise StartError("--key and --key-from exclude each other; pass one of them")
+        if self.delay is not None and self.at is not None:
+            raise StartError("--delay and --at exclude each other; pass one of them")
         maker = _EventMaker(self)
         if self.payload == STDIN:
             if self.event_id is not None:
@@ -133,6 +150,9 @@ class _EventMaker:
             headers=self._headers,
             producer=UNSET if sequence is UNSET else _given(command.producer),
             sequence=sequence,
+            due=_given(command.at),
+            delay=UNSET if command.delay is None else format_seconds(command.delay),
+            expires=_given(command.expires),
         )
 
     @cached_property
@@ -254,5 +274,5 @@ def _member(path: str | None, flag: str) -> _Member | None:
     return read_member(path, flag)
 
 
-def _given(value: str | None) -> str | UnsetType:
+def _given(value: T | None) -> T | UnsetType:
     return UNSET if value is None else value

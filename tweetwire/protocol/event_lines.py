@@ -18,6 +18,7 @@ from msgspec import UNSET
 from tweetwire.protocol.errors import Refusal
 from tweetwire.protocol.events import IncomingEvent
 from tweetwire.protocol.numbers import check_numbers, may_hold_large_number
+from tweetwire.protocol.timing import TimedEvent, decode_timed, normalize_times, split_options, with_options
 
 __all__ = [
     "EVENT_EXAMPLE",
@@ -59,7 +60,7 @@ def parse_events(raws: list[bytes]) -> list[IncomingEvent]:
     try:
         if not joined.isascii():
             joined.decode()
-        events = list(map(_decode, raws))
+        events = _decoded(raws)
     except UnicodeDecodeError:
         raise Refusal("bad_utf8", "the line is not UTF-8") from None
     except msgspec.ValidationError as error:
@@ -74,7 +75,20 @@ def parse_events(raws: list[bytes]) -> list[IncomingEvent]:
     if may_hold_large_number(joined):
         for raw in filter(may_hold_large_number, raws):
             check_numbers(raw)
+    if type(events[0]) is TimedEvent:
+        for event in events:
+            if isinstance(event, TimedEvent):
+                normalize_times(event)
     return events
+
+
+def _decoded(raws: list[bytes]) -> list[IncomingEvent]:
+    """Decode events. If one of them has a due time or an expiry, all of them are `TimedEvent`."""
+    try:
+        return list(map(_decode, raws))
+    except msgspec.ValidationError:
+        # `IncomingEvent` does not know these members.
+        return list(map(decode_timed, raws))
 
 
 def _refuse_deep(raws: list[bytes]) -> None:
@@ -98,10 +112,15 @@ def parse_event(raw: bytes) -> IncomingEvent:
     return parse_events([raw])[0]
 
 
-def parse_typed_event(verb: str, topic: str, raw: bytes) -> IncomingEvent:
-    """Parse the event of a typed line. Raises Refusal; for text that is not a JSON object, it shows the probable line."""
+def parse_typed_event(verb: str, topic: str, rest: bytes) -> IncomingEvent:
+    """Parse the options and the event of a typed line, after its topic.
+
+    Raises Refusal; for text that is not a JSON object, it shows the probable line.
+    """
+    words, raw = split_options(rest)
     try:
-        return parse_event(raw)
+        event = parse_event(raw)
+        return with_options(event, words) if words else event
     except Refusal as refusal:
         text = f"{refusal.text}; {_probable_line(verb, topic, raw)}" if _is_no_object(refusal, raw) else refusal.text
         raise Refusal(refusal.code, text, raw, topic) from None

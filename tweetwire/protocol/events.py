@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Iterator, Sequence
+from datetime import datetime
 from typing import Annotated, Any, TypeVar, overload
 
 import msgspec
@@ -26,6 +27,9 @@ class Event(Struct, forbid_unknown_fields=True, kw_only=True, gc=False):
         producer: A name that, together with `sequence`, makes publishing idempotent.
         sequence: A number ≥ 0 that grows with each event of the producer.
         checkpoint: Stored in the same write as the event.
+        due: The event is not delivered before this time, which is aware, or in milliseconds since 1970 UTC.
+        delay: The same as a duration from the event's arrival at the broker, such as ``5m``.
+        expires: The event is not delivered after this time, or after this duration from its arrival.
     """
 
     id: str
@@ -37,6 +41,9 @@ class Event(Struct, forbid_unknown_fields=True, kw_only=True, gc=False):
     producer: str | UnsetType = UNSET
     sequence: int | UnsetType = UNSET
     checkpoint: str | UnsetType = UNSET
+    due: int | datetime | UnsetType = UNSET
+    delay: str | UnsetType = UNSET
+    expires: int | str | datetime | UnsetType = UNSET
 
 
 _Name = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_\-][A-Za-z0-9_.\-]{0,127}\Z")]
@@ -71,6 +78,8 @@ class StoredEvent(Struct, kw_only=True, gc=False):
         attempt: The number of this delivery to the subscription, counted from 1; ``"try"`` on the wire.
         is_suspect: Whether a consumer was lost while it had this event; ``"suspect"`` on the wire. Only clients that
             promised to send ``begin`` get it.
+        due: The event was not delivered before this time, in milliseconds since 1970 UTC.
+        expires: The event is not delivered after this time.
     """
 
     topic: str
@@ -85,6 +94,8 @@ class StoredEvent(Struct, kw_only=True, gc=False):
     producer: str | UnsetType = UNSET
     sequence: int | UnsetType = UNSET
     checkpoint: str | UnsetType = UNSET
+    due: int | UnsetType = UNSET
+    expires: int | UnsetType = UNSET
     attempt: int = msgspec.field(name="try", default=1)
     is_suspect: bool = msgspec.field(name="suspect", default=False)
 

@@ -12,6 +12,7 @@ from tweetwire.protocol.errors import Refusal, internal
 from tweetwire.protocol.event_lines import parse_event, parse_events
 from tweetwire.protocol.lines import TOO_LONG
 from tweetwire.protocol.names import topic_name
+from tweetwire.protocol.timing import TimedEvent
 from tweetwire.protocol.verbs.publishing import Publish
 from tweetwire.protocol.verbs.table import VERBS_BY_WORD, find_verb
 from tweetwire.protocol.verbs.verb import Command
@@ -69,7 +70,8 @@ def _publish_prefix(line: bytes) -> bytes | None:
 
 def _parse_publishes(topic: str, raws: list[bytes], wanted: ConfirmationChange | None) -> list[Command | Refusal]:
     try:
-        return [Publish(topic, parse_events(raws), wanted=wanted)]
+        events = parse_events(raws)
+        return [Publish(topic, events, wanted=wanted, is_timed=type(events[0]) is TimedEvent)]
     except Exception:  # noqa: BLE001 — after any fault, each line is read alone to find the wrong ones
         return _parse_singly(topic, raws, wanted)
 
@@ -92,6 +94,7 @@ def _parse_singly(topic: str, raws: list[bytes], wanted: ConfirmationChange | No
         if run is None:
             found.append(run := Publish(topic, [], wanted=wanted))
         run.events.append(event)
+        run.is_timed |= type(event) is TimedEvent
     return found
 
 

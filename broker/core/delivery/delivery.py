@@ -14,6 +14,7 @@ from broker.core.delivery.failing import Failing
 from broker.core.delivery.feeding import Feeding
 from broker.core.delivery.handing import Handing
 from broker.core.delivery.redrives import STEP_MS, PacedRedrive
+from broker.core.delivery.timed import TimedEvents
 from broker.core.delivery.timers import Timers
 from broker.core.delivery.watching import Watch, lost_with
 from broker.core.session import Session
@@ -42,7 +43,8 @@ class Delivery:
     def __init__(self, topics: Mapping[str, Topic], work: Work, counts: dict[str, int], dates: Dates) -> None:
         self.deaths = Deaths(topics, work)
         self.timers: Timers[_Timed] = Timers()
-        self._handing = Handing(work, counts)
+        self._timed = TimedEvents(topics, work, counts, dates, self)
+        self._handing = Handing(work, counts, self._timed)
         self.feeding = Feeding(topics, self.timers, self._handing)
         self._topics = topics
         self._work = work
@@ -65,10 +67,10 @@ class Delivery:
                 consumer.share.want(consumer)
                 continue
             while (room := consumer.room) > 0:
-                taken = self._handing.take_next(topic, subscription, room, aged)
+                taken = self._handing.take_next(topic, subscription, room, aged, now_ms)
                 if not taken:
                     return
-                self._handing.hand_over(topic, consumer, taken)
+                self._handing.hand_over(topic, consumer, taken, now_ms)
 
     def note_fetched(self, fetch: Fetch, found: list[tuple[int, bytes]], now_ms: int) -> None:
         """Deliver lines that were read from the log. An event that is damaged or no longer in the log counts as settled."""
@@ -81,7 +83,8 @@ class Delivery:
             found = [(offset, line) for offset, line in found if offset >= earliest]
         missing = set(fetch.offsets).difference(offset for offset, _ in found)
         still_here = [(offset, line) for offset, line in found if consumer.prefetch and offset in consumer.in_flight]
-        self._handing.deliver(consumer, [offset for offset, _ in still_here], [line for _, line in still_here])
+        lines = [offset for offset, _ in still_here], [line for _, line in still_here]
+        self._handing.deliver(fetch.topic, consumer, lines, now_ms)
         overtaken = [offset for offset in missing if offset < earliest]
         subscription.overtaken += self.settle(consumer, overtaken)
         self._counts["damaged"] += self.settle(consumer, list(missing.difference(overtaken)))
@@ -191,6 +194,8 @@ class Delivery:
     def tick(self, now_ms: int) -> None:
         """Handle the deadlines and pauses that have passed."""
         self.deaths.tick(now_ms)
+        for subscription in self._timed.due_subscriptions(now_ms):
+            self.pump(subscription, now_ms)
         for whose in self.timers.expired(now_ms):
             if isinstance(whose, Consumer):
                 self._end_deadlines(whose, now_ms)

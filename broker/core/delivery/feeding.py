@@ -53,8 +53,8 @@ class Feeding:
                 continue
             topic = self._topics[subscription.topic]
             aged = self._handing.aged(topic, subscription, now_ms)
-            taken = self._handing.take_next(topic, subscription, room, aged)
+            taken = self._handing.take_next(topic, subscription, room, aged, now_ms)
             if taken:
-                self._handing.hand_over(topic, consumer, taken)
+                self._handing.hand_over(topic, consumer, taken, now_ms)
                 queue[consumer] = None
         self._timers.start(now_ms + 1, share)

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from broker.core.delivery.timed import Lines, TimedEvents
 from broker.core.topic.backlog import Taken
 from broker.core.topic.subscription import Consumer, Subscription
 from broker.core.topic.topic import Topic
@@ -17,14 +18,16 @@ TAKE_BYTES: Final = 1 << 20
 class Handing:
     """Gives events to consumers. Lines that are no longer in memory are left to read in `work`."""
 
-    def __init__(self, work: Work, counts: dict[str, int]) -> None:
+    def __init__(self, work: Work, counts: dict[str, int], timed: TimedEvents) -> None:
         self._work = work
         self._counts = counts
+        self._timed = timed
 
-    @staticmethod
-    def take_next(topic: Topic, subscription: Subscription, room: int, aged: int) -> list[Taken]:
+    def take_next(self, topic: Topic, subscription: Subscription, room: int, aged: int, now_ms: int) -> list[Taken]:
         """Take up to `room` waiting events in their order, or fewer if they are large. See `Backlog.take_next`."""
         most = min(room, TAKE_MAX, max(1, TAKE_BYTES // topic.recent.mean_bytes))
+        if topic.schedule.is_used:
+            return self._timed.take_next(topic, subscription, most, aged, now_ms)
         return subscription.backlog.take_next(most, aged)
 
     @staticmethod
@@ -33,7 +36,7 @@ class Handing:
         max_wait_ms = subscription.policy.max_wait_ms
         return topic.ages.offset_before(now_ms - max_wait_ms, topic.visible) if max_wait_ms else 0
 
-    def hand_over(self, topic: Topic, consumer: Consumer, taken: list[Taken]) -> None:
+    def hand_over(self, topic: Topic, consumer: Consumer, taken: list[Taken], now_ms: int) -> None:
         """Put events in flight that were taken from the backlog, and deliver their lines."""
         offsets: list[int] = []
         for slot, run in taken:
@@ -46,10 +49,13 @@ class Handing:
             consumer.fetching = True
             self._work.tasks.append(Fetch(topic, consumer, offsets))
         else:
-            self.deliver(consumer, offsets, lines)
+            self.deliver(topic, consumer, (offsets, lines), now_ms)
 
-    def deliver(self, consumer: Consumer, offsets: list[int], lines: list[bytes]) -> None:
-        """Deliver the lines of events that are in flight with a consumer."""
+    def deliver(self, topic: Topic, consumer: Consumer, found: Lines, now_ms: int) -> None:
+        """Deliver the lines of events that are in flight with a consumer, and settle the events that have expired."""
+        offsets, lines = (
+            self._timed.without_expired(topic, consumer, found, now_ms) if topic.schedule.expiring else found
+        )
         attempts = consumer.subscription.attempts
         if attempts:
             again = attempts.keys() & set(offsets)

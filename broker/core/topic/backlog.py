@@ -2,29 +2,26 @@
 
 Always true: an event of the backlog is in exactly one of these three groups. The backlog gives events by priority, and within a
 priority by offset.
+
+An event that is not due yet counts as not delivered. The position in its lane passes it, and it is returned when it is due.
 """
 
 import heapq
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TypeAlias
 
 from broker.core.steps import Steps, sliced
 from broker.core.topic import slots
 from broker.core.topic.lanes import Lanes
+from broker.core.topic.passed import Passed
+from broker.core.topic.slots import Taken
 
 __all__ = ["Backlog", "Taken"]
 
 Entry: TypeAlias = tuple[int, int, int]
 """An entry is (key, offset, slot), see `slots`. The key is the negative priority, or the time when a pause ends."""
-
-
-class Taken(NamedTuple):
-    """Neighbouring events of a lane: their offsets, and the slot of the first, see `slots`."""
-
-    slot: int
-    offsets: list[int]
 
 
 class Backlog:
@@ -33,7 +30,7 @@ class Backlog:
     It has a position in each lane of the topic, and two heaps of events that were taken before and wait again.
     """
 
-    __slots__ = ("_delayed", "_lanes", "_returned", "_strays", "positions")
+    __slots__ = ("_delayed", "_lanes", "_passed", "_returned", "_strays", "positions")
 
     def __init__(self, lanes: Lanes, start: int) -> None:
         self.positions = {priority: lane.position_of(start) for priority, lane in lanes.by_priority.items()}
@@ -43,18 +40,24 @@ class Backlog:
         # (due ms, offset, slot)
         self._delayed: list[Entry] = []
         self._strays = 0
+        self._passed = Passed(lanes)
 
     @property
     def size(self) -> int:
         """How many events wait, including those in a pause."""
         lanes = self._lanes.by_priority.items()
         in_lanes = sum(lane.end - self.positions.get(priority, 0) for priority, lane in lanes)
-        return len(self._returned) + len(self._delayed) + in_lanes
+        return len(self._returned) + len(self._delayed) + in_lanes + self._passed.count
 
     @property
     def delayed(self) -> int:
         """How many events wait in a pause after a failed try."""
         return len(self._delayed)
+
+    @property
+    def returned(self) -> int:
+        """How many events wait outside the lanes, without a pause."""
+        return len(self._returned)
 
     @property
     def next_due(self) -> int | None:
@@ -79,6 +82,24 @@ class Backlog:
             count -= 1
         return taken
 
+    def take_due(self, count: int, aged: int, pass_max: int) -> tuple[list[Taken], int]:
+        """Take events as `take_next` does, without those that are not due. Pass up to about `pass_max` of them.
+
+        Returns the events, and how many were passed.
+        """
+        passed = self._passed.pass_heads(self.positions, pass_max)
+        taken, more = self._passed.pass_taken(self.take_next(count, aged))
+        return taken, passed + more
+
+    def release(self, due: Iterable[tuple[int, int]], start: int) -> None:
+        """Let those of `due`, (offset, priority), wait that the positions have passed. The subscription began at `start`."""
+        for priority, offsets in self._passed.release(due, start, self.heads()).items():
+            self.reopen(offsets, priority)
+
+    def count_passed(self, start: int) -> None:
+        """Count again the events that the positions have passed and that are not due."""
+        self._passed.count_again(start, self.heads())
+
     def give_back(self, in_flight: Mapping[int, int]) -> None:
         """Let events ({offset: slot}) wait again, in the order of priority and offset."""
         for offset, slot in in_flight.items():
@@ -96,13 +117,16 @@ class Backlog:
 
     def reopen(self, offsets: Sequence[int], priority: int) -> None:
         """Let events wait again whose slots are no longer known."""
+        before = -1
         for offset in offsets:
-            self._strays += 1
+            # Neighbours get consecutive slots, so that their acks are one run.
+            self._strays += 1 if offset == before + 1 else 2
             self.give_back({offset: slots.stray_slot(priority, self._strays)})
+            before = offset
 
-    def pass_over(self, earliest: int) -> int:
-        """Drop the events below offset `earliest`, which the log no longer has. Return their number."""
-        passed = 0
+    def pass_over(self, earliest: int, start: int) -> int:
+        """Drop the events below offset `earliest`, which log and schedule no longer have. Return their number."""
+        passed = self._passed.count
         for priority, lane in self._lanes.by_priority.items():
             position, after = self.positions.get(priority, 0), lane.position_of(earliest)
             if after > position:
@@ -114,7 +138,8 @@ class Backlog:
         heapq.heapify(returned)
         heapq.heapify(delayed)
         self._returned, self._delayed = returned, delayed
-        return passed
+        self.count_passed(start)
+        return passed - self._passed.count
 
     def restore_position(self, priority: int, floor: int, passed: list[tuple[int, int]]) -> None:
         """Set the position in a lane to the end of `passed`: runs (first, last) of offsets that were taken before.
@@ -126,7 +151,9 @@ class Backlog:
         for first, last in sorted(passed):
             begin, end = lane.position_of(first), lane.position_of(last + 1)
             if begin > position:
-                self.reopen(lane.slice(position, begin - position), priority)
+                between = lane.slice(position, begin - position)
+                scheduled = self._lanes.schedule.among(between)
+                self.reopen([offset for offset in between if offset not in scheduled], priority)
             position = max(position, end)
         self.positions[priority] = position
 
@@ -180,6 +207,7 @@ class Backlog:
         apart = self.apart()
         lanes = self._lanes.by_priority.items()
         waiting = Counter({priority: lane.end - self.positions.get(priority, 0) for priority, lane in lanes})
+        waiting.update(self._passed.by_priority)
         counted = yield from sliced(apart, lambda some: Counter(slots.priority_of(slot) for _, _, slot in some))
         for came_back in counted:
             waiting.update(came_back)

@@ -100,10 +100,16 @@ class KeptSubscription:
         self.settled.append(SettledRecord(record.topic, record.name, runs))
 
 
-def subscription_record(subscription: Subscription, visible: int) -> SubscriptionRecord:
-    """Return the record that keeps a subscription of a topic whose events below offset `visible` can be read."""
+def subscription_record(subscription: Subscription, visible: int, *, has_schedule: bool = False) -> SubscriptionRecord:
+    """Return the record that keeps a subscription of a topic whose events below offset `visible` can be read.
+
+    If it `has_schedule`, it is kept together with the topic's schedule, and does not name the scheduled events.
+    """
     unsettled = {offset for _, offset, _ in subscription.backlog.apart()}
     unsettled.update(subscription.dying, subscription.offsets_in_flight())
+    heads = subscription.backlog.heads()
+    if not has_schedule:
+        unsettled.update(subscription.schedule.passed_offsets(subscription.start, heads))
     dead = [(offset, letter) for offset, (_, letter) in subscription.dead.items()]
     dying = [(offset, letter) for offset, (_, letter) in subscription.dying.items()]
     return SubscriptionRecord(
@@ -111,7 +117,7 @@ def subscription_record(subscription: Subscription, visible: int) -> Subscriptio
         subscription.name,
         subscription.start,
         visible,
-        subscription.backlog.heads(),
+        heads,
         subscription.policy,
         sorted(unsettled),
         dead,
@@ -119,6 +125,7 @@ def subscription_record(subscription: Subscription, visible: int) -> Subscriptio
         list(subscription.owners),
         dying,
         subscription.is_paused,
+        has_schedule=has_schedule,
     )
 
 
@@ -132,9 +139,16 @@ def settled_record(subscription: Subscription, settled: Mapping[int, int]) -> Se
 
 
 def restore_subscription(
-    subscription: Subscription, record: SubscriptionRecord, settled: list[SettledRecord], priority_of: PriorityOf
+    subscription: Subscription,
+    record: SubscriptionRecord,
+    settled: list[SettledRecord],
+    priority_of: PriorityOf,
+    released: Mapping[int, int],
 ) -> None:
-    """Restore a subscription from `record` and the later records `settled`. Extend the lanes back to its lowest floor."""
+    """Restore a subscription from `record` and the later records `settled`. Extend the lanes back to its lowest floor.
+
+    `released` has the priorities of events that were scheduled when the record was made and are not scheduled any more.
+    """
     runs: dict[int, Runs] = {}
     for one in settled:
         for priority, some in one.runs.items():
@@ -146,7 +160,7 @@ def restore_subscription(
     opened = [
         (offset, priority)
         for offset, priority in ((offset, priority_of(offset)) for offset in record.open if offset not in given_up)
-        if not any(first <= offset <= last for first, last in runs.get(priority, ()))
+        if offset not in subscription.schedule and not _is_within(offset, runs.get(priority, []))
     ]
     # Dead and open events were taken from their lanes, too, even if they are above a lane's floor.
     passed = {priority: list(some) for priority, some in runs.items()}
@@ -157,6 +171,13 @@ def restore_subscription(
         subscription.backlog.restore_position(priority, floor, passed.get(priority, []))
     for offset, priority in opened:
         subscription.backlog.reopen([offset], priority)
+    if record.has_schedule and released:
+        others = given_up.keys() | set(record.open)
+        for offset, priority in released.items():
+            is_below = subscription.start <= offset < record.floors.get(priority, record.floor)
+            if is_below and offset not in others and not _is_within(offset, runs.get(priority, [])):
+                subscription.backlog.reopen([offset], priority)
+    subscription.backlog.count_passed(subscription.start)
 
 
 def _restore_failures(

@@ -17,6 +17,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from typing import Final
 
+from broker.core.topic.schedule import Schedule
 from broker.log import Stretch
 
 __all__ = ["Lane", "Lanes"]
@@ -128,9 +129,13 @@ class Lane:
 class Lanes:
     """All lanes of a topic. A lane without an event yet begins at offset `reach`."""
 
-    def __init__(self, reach: int, *, open_max: int = 1 << 19, stretch: int = 1 << 14) -> None:
+    def __init__(
+        self, reach: int, schedule: Schedule | None = None, *, open_max: int = 1 << 19, stretch: int = 1 << 14
+    ) -> None:
         """Make lanes that keep up to `open_max` offsets as numbers, and the others in stretches of up to `stretch` events."""
         self.reach = reach
+        # The events in the lanes that are not due yet
+        self.schedule = Schedule() if schedule is None else schedule
         self.by_priority: dict[int, Lane] = {}
         self.descending: list[int] = []
         # The priorities of the newest events, which are not in stretches yet, in the order of offsets

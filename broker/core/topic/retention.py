@@ -35,6 +35,7 @@ def forget_expired(topic: Topic, now_ms: int) -> Forgetting | None:
     below = max(log.hidden_below, first_kept(spans, log.size, topic.retention, lambda: _needed(topic), now_ms))
     if not spans or below < spans[0].next:
         return None
+    topic.schedule.drop_below(below)
     # The subscriptions have already skipped purged events.
     passing = topic.subscriptions if below > log.earliest else {}
     overtaken = {name: subscription.overtake(below) for name, subscription in passing.items()}

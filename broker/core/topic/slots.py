@@ -6,13 +6,20 @@ minus one.
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
-__all__ = ["first_slot", "priority_of", "runs", "stray_slot"]
+__all__ = ["Taken", "first_slot", "priority_of", "runs", "stray_slot"]
 
 _PRIORITY_SHIFT: Final = 56
 # A lane that was extended at its head has negative positions. The slots of strays are below all of these.
 _ORIGIN: Final = 1 << 48
+
+
+class Taken(NamedTuple):
+    """Neighbouring events of a lane: their offsets, and the slot of the first."""
+
+    slot: int
+    offsets: list[int]
 
 
 def first_slot(priority: int, position: int) -> int:
@@ -21,8 +28,11 @@ def first_slot(priority: int, position: int) -> int:
 
 
 def stray_slot(priority: int, number: int) -> int:
-    """Return a slot for a stray, an event whose position is not known. The slots of two strays are never consecutive."""
-    return (priority << _PRIORITY_SHIFT) + 2 * number
+    """Return a slot for a stray, an event whose position is not known.
+
+    The numbers of two strays may be consecutive only if their offsets are.
+    """
+    return (priority << _PRIORITY_SHIFT) + number
 
 
 def priority_of(slot: int) -> int:

@@ -18,6 +18,7 @@ from typing import Protocol
 from broker.core.outbox import Outbox
 from broker.core.topic.backlog import Backlog
 from broker.core.topic.deadlines import Deadlines
+from broker.core.topic.expired import Expired
 from broker.core.topic.in_flight_ids import InFlightIds
 from broker.core.topic.lanes import Lanes
 from broker.core.topic.promise import Promise
@@ -45,7 +46,8 @@ class Subscription:
 
     __slots__ = (
         *("_turn", "attempts", "backlog", "consumers", "dead", "dying", "is_durable", "is_paused", "name", "overtaken"),
-        *("owners", "policy", "redelivered", "served", "settled", "start", "suspects", "topic"),
+        *("expired", "owners", "policy", "redelivered", "schedule", "served", "settled", "start", "suspects"),
+        "topic",
     )
 
     def __init__(
@@ -72,11 +74,12 @@ class Subscription:
         self.settled = 0
         self.redelivered = 0
         self.overtaken = 0
+        self.schedule, self.expired = lanes.schedule, Expired()
         self._turn = 0
 
     @property
     def waiting(self) -> int:
-        """How many events no consumer has, including those in a pause."""
+        """How many events no consumer has, including those in a pause and those that are not due."""
         return self.backlog.size
 
     @property
@@ -110,7 +113,7 @@ class Subscription:
 
     def take_over(self, before: "Subscription") -> None:
         """Copy owners, pause and counters of the subscription with the same name that this one replaces."""
-        self.owners = before.owners
+        self.owners, self.expired = before.owners, before.expired
         self.settled, self.redelivered, self.overtaken = before.settled, before.redelivered, before.overtaken
         self.pause(is_paused=before.is_paused)
 
@@ -138,7 +141,7 @@ class Subscription:
         Consumers may still settle the events that they have in flight.
         """
         dead = {offset: where for offset, where in self.dead.items() if offset >= earliest}
-        passed = self.backlog.pass_over(earliest) + len(self.dead) - len(dead)
+        passed = self.backlog.pass_over(earliest, self.start) + len(self.dead) - len(dead)
         self.dead = dead
         held = {*self.offsets_in_flight(), *self.dying}
         self.attempts = {at: tries for at, tries in self.attempts.items() if at >= earliest or at in held}
@@ -149,8 +152,8 @@ class Subscription:
     def lowest_unsettled(self, visible: int) -> int:
         """Return the lowest offset that is not settled, `visible` if all are settled. Dead events do not count as settled."""
         apart = (offset for _, offset, _ in self.backlog.apart())
-        heads = self.backlog.heads().values()
-        return min((visible, *heads, *apart, *self.offsets_in_flight(), *self.dying, *self.dead))
+        waiting = (*self.backlog.heads().values(), *apart, *self.schedule.lowest(self.start, 1))
+        return min((visible, *waiting, *self.offsets_in_flight(), *self.dying, *self.dead))
 
 
 class Consumer:

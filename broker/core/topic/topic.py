@@ -22,6 +22,7 @@ from broker.core.topic.lanes import Lanes
 from broker.core.topic.marks import MarkRoom, Marks
 from broker.core.topic.producers import ProducerRoom, Producers
 from broker.core.topic.recent import Memory, RecentLines
+from broker.core.topic.schedule import Agenda, Schedule
 from broker.core.topic.subscription import Subscription
 from broker.log import Batch, Stretch, TopicLog
 from tweetwire.protocol.confirmation import Confirmation
@@ -30,6 +31,7 @@ from tweetwire.protocol.event_lines import place
 from tweetwire.protocol.events import IncomingEvent
 from tweetwire.protocol.policy import Policy
 from tweetwire.protocol.retention import Retention
+from tweetwire.protocol.timing import TimedEvent, fix_times
 
 __all__ = ["Accepted", "Topic"]
 
@@ -58,11 +60,13 @@ class Topic:
         dates: Dates | None = None,
         *,
         mark_room: MarkRoom | None = None,
+        agenda: Agenda | None = None,
     ) -> None:
         self.name = name
         self.log = log
         self.next = self.visible = log.next
-        self.lanes = Lanes(self.visible)
+        self.schedule = Schedule(name, agenda)
+        self.lanes = Lanes(self.visible, self.schedule)
         self.recent = RecentLines(self.visible, memory)
         self.producers = Producers(room)
         self.documentation = Documentation()
@@ -86,8 +90,12 @@ class Topic:
         """Whether accepted events wait for the next write."""
         return bool(self._pending.lines)
 
-    def accept(self, events: list[IncomingEvent], now_ms: int) -> Iterator[Accepted | Refusal]:
+    def accept(
+        self, events: list[IncomingEvent], now_ms: int, *, is_timed: bool = False
+    ) -> Iterator[Accepted | Refusal]:
         """Give events their offsets and put them into the pending batch. Duplicates are left out.
+
+        If `is_timed`, some of the events may be of the type `TimedEvent`.
 
         Yields in the order of the events:
 
@@ -97,30 +105,33 @@ class Topic:
         """
         run: list[IncomingEvent] = []
         schema, known = self.documentation.schema, self.producers.accepted
+        is_checked = is_timed or schema is not None
         for event in events:
-            if event.producer is not UNSET or schema is not None:
+            if event.producer is not UNSET or is_checked:
                 try:
                     duplicate = self.producers.duplicate_of(event, self.name)
+                    if is_timed and duplicate is None and isinstance(event, TimedEvent):
+                        self._fix_times(event, now_ms)
                     if duplicate is None and (
                         schema is not None or event.checkpoint is not UNSET or event.producer not in known
                     ):
                         self._check(event)
                 except Exception as error:  # noqa: BLE001 — the other events are stored
-                    yield from self._accept_run(run, now_ms)
+                    yield from self._accept_run(run, now_ms, is_timed=is_timed)
                     run = []
                     if not (isinstance(error, Refusal) and error.code == "out_of_sequence"):
                         self.producers.refuse(event)
                     yield error if isinstance(error, Refusal) else internal(error)
                     continue
                 if duplicate is not None:
-                    yield from self._accept_run(run, now_ms)
+                    yield from self._accept_run(run, now_ms, is_timed=is_timed)
                     run = []
                     self.duplicates += 1
                     yield Accepted(duplicate, duplicate, is_duplicate=True)
                     continue
                 self.producers.accept(event, self.next + len(run))
             run.append(event)
-        yield from self._accept_run(run, now_ms)
+        yield from self._accept_run(run, now_ms, is_timed=is_timed)
 
     def _check(self, event: IncomingEvent) -> None:
         """Raise Refusal if the schema refuses an event's message, or if there is no room for its producer."""
@@ -130,7 +141,13 @@ class Topic:
         if name is not UNSET and (event.checkpoint is not UNSET or name not in self.producers.accepted):
             self.producers.check_room(name, None if event.checkpoint is UNSET else event.checkpoint)
 
-    def _accept_run(self, events: list[IncomingEvent], now_ms: int) -> Iterator[Accepted]:
+    def _fix_times(self, event: TimedEvent, now_ms: int) -> None:
+        date_ms = self.dates.of(now_ms)
+        fix_times(event, date_ms)
+        if isinstance(event.due, int) and event.due > date_ms:
+            self.schedule.check_room()
+
+    def _accept_run(self, events: list[IncomingEvent], now_ms: int, *, is_timed: bool) -> Iterator[Accepted]:
         if not events:
             return
         first, pending = self.next, self._pending
@@ -141,6 +158,10 @@ class Topic:
         pending.timestamps += [date_ms] * len(lines)
         pending.priorities += priorities
         self.next = first + len(lines)
+        if is_timed:
+            for event in events:
+                if isinstance(event, TimedEvent):
+                    self.schedule.note_event(event, self.dates.of(now_ms))
         yield Accepted(first, self.next - 1, is_duplicate=False, size=size)
 
     def begin_write(self) -> Batch:
@@ -156,10 +177,12 @@ class Topic:
         self.producers.note_written()
         self.recent.extend(batch.first, batch.lines)
         self.ages.note(batch.first, batch.timestamps[0] if batch.arrived_ms is None else batch.arrived_ms)
+        if self.schedule.is_used:
+            self.schedule.commit(self.visible)
         if self.subscriptions:
             self.lanes.extend(Stretch(batch.first, bytes(batch.priorities)))
         else:
-            self.lanes = Lanes(self.visible)
+            self.lanes = Lanes(self.visible, self.schedule)
 
     def fall_back(self) -> None:
         """Drop the accepted events that are not visible, after a write failed."""
@@ -167,18 +190,20 @@ class Topic:
         self._pending = Batch(self.next)
         self._last_timestamp = self.log.last_timestamp
         self.producers.fall_back()
+        self.schedule.fall_back()
 
     def skip_to(self, offset: int) -> None:
         """Continue at `offset`, since the offsets before it were assigned and lost. Raises OSError."""
         self.log.skip_to(offset)
         self.next = self.visible = offset
         self._pending = Batch(offset)
-        self.lanes = Lanes(offset)
+        self.lanes = Lanes(offset, self.schedule)
 
     def hide_below(self, offset: int) -> None:
         """Hide the events below `offset` from all readers."""
         self.log.hide_below(offset)
         self.recent.drop_below(offset)
+        self.schedule.drop_below(offset)
 
     def reach_back(self, start: int) -> Steps[None]:
         """Extend the lanes back to `start`, in steps. A thread reads the priorities from the index files."""

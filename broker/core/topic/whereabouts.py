@@ -32,6 +32,7 @@ def lowest_open(subscription: Subscription, start: int, count: int) -> Steps[lis
     found = yield from subscription.backlog.lowest_in_lanes(start, count)
     # Read these after the lanes: an event that a consumer has taken meanwhile is then found here.
     others = [*(offset for _, offset, _ in subscription.backlog.apart()), *subscription.offsets_in_flight()]
+    others += subscription.schedule.lowest(max(start, subscription.start), count)
     size = max(SLICE, count)
     for at in range(0, len(others), size):
         found = sorted({*found, *(offset for offset in others[at : at + size] if offset >= start)})[:count]
@@ -41,7 +42,7 @@ def lowest_open(subscription: Subscription, start: int, count: int) -> Steps[lis
 
 def oldest_open(subscription: Subscription) -> Steps[int | None]:
     """Return the lowest offset that waits or is in flight, None if there is none."""
-    lowest = [*subscription.backlog.heads().values()]
+    lowest = [*subscription.backlog.heads().values(), *subscription.schedule.lowest(subscription.start, 1)]
     apart = subscription.backlog.apart()
     lowest += (min(consumer.in_flight) for consumer in subscription.consumers if consumer.in_flight)
     lowest += yield from sliced(apart, lambda some: min(offset for _, offset, _ in some))

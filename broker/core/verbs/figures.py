@@ -164,6 +164,7 @@ def _figures_part(topic: Topic) -> Steps[bytes]:
         "duplicates": topic.duplicates,
         "producers": len(topic.producers.stored),
         "unconfirmed": topic.next - topic.visible,
+        "scheduled": len(topic.schedule),
     }
     if topic.confirmation.after:
         figures["confirm"] = {"after": topic.confirmation.after, "within_ms": topic.confirmation.within_ms}
@@ -177,11 +178,12 @@ def _subscription(subscription: Subscription) -> dict[str, Any]:
         "paused": subscription.is_paused,
         "consumers": len(subscription.consumers),
         "pending": subscription.waiting,
-        "delayed": subscription.backlog.delayed,
+        "delayed": subscription.backlog.delayed + subscription.schedule.count_from(subscription.start),
         "in_flight": subscription.in_flight,
         "settled": subscription.settled,
         "redelivered": subscription.redelivered,
         "overtaken": subscription.overtaken,
+        "expired": subscription.expired.count,
         "dead": len(subscription.dead) + len(subscription.dying),
         "policy": msgspec.structs.asdict(subscription.policy),
     }

@@ -13,7 +13,6 @@ from broker.core.verbs.handler import Handlers
 from broker.core.verbs.requesting import Requesting
 from broker.journal.records import CheckpointRecord, ForgottenRecord
 from tweetwire.protocol.errors import Refusal
-from tweetwire.protocol.events import IncomingEvent
 from tweetwire.protocol.request_reply import REPLIES
 from tweetwire.protocol.verbs import publishing as commands
 
@@ -47,7 +46,7 @@ class Publishing:
             if session.gaps:
                 self._accept_in_turn(session, topic, command, now_ms, wait)
             else:
-                self._accept(session, topic, events, now_ms, wait)
+                self._accept(session, topic, command, now_ms, wait)
         finally:
             if name == REPLIES:
                 self._requesting.note_accepted(events)
@@ -59,7 +58,10 @@ class Publishing:
         if topic is None or topic.documentation.schema is None:
             return (publish,)
         shares = topic.documentation.schema.shares(publish.events)
-        return [commands.Publish(publish.topic, events, wanted=publish.wanted) for events in shares]
+        return [
+            commands.Publish(publish.topic, events, wanted=publish.wanted, is_timed=publish.is_timed)
+            for events in shares
+        ]
 
     def last(self, session: Session, command: commands.Last, now_ms: int) -> None:
         """Reply with a producer's last stored position, and its refused sequence if there is one."""
@@ -106,9 +108,9 @@ class Publishing:
         return CheckpointRecord(topic.name, producer, topic.producers.set_checkpoint(producer, value), value)
 
     def _accept(
-        self, session: Session, topic: Topic, events: list[IncomingEvent], now_ms: int, wait: MarkWait | None
+        self, session: Session, topic: Topic, command: commands.Publish, now_ms: int, wait: MarkWait | None
     ) -> None:
-        for accepted in topic.accept(events, now_ms):
+        for accepted in topic.accept(command.events, now_ms, is_timed=command.is_timed):
             if isinstance(accepted, Refusal):
                 self._desk.refuse(session, accepted, now_ms)
             elif accepted.is_duplicate:
@@ -133,6 +135,7 @@ class Publishing:
             except Refusal as refusal:
                 self._desk.refuse(session, refusal, now_ms)
                 continue
-            self._accept(session, topic, [event], now_ms, wait)
+            one = commands.Publish(topic.name, [event], is_timed=command.is_timed)
+            self._accept(session, topic, one, now_ms, wait)
             if topic.producers.last_sequence(event) == event.sequence:
                 gaps.note_accepted(topic.name, event)

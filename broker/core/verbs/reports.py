@@ -14,6 +14,7 @@ from broker.core.topic import slots
 from broker.core.topic.subscription import Consumer, Subscription
 from broker.core.topic.topic import Topic
 from broker.core.topic.whereabouts import lowest_open, oldest_open, place_of
+from tweetwire.protocol.timing import times_of
 
 __all__ = ["backlog", "clients", "conceal", "dead", "explain", "unsettled"]
 
@@ -30,8 +31,8 @@ _CONCEALED: Final[Mapping[str, Any]] = {"client": None, "peer": None, "consumers
 def explain(topic: Topic, subscription: Subscription, offset: int, now_ms: int) -> Steps[dict[str, Any]]:
     """Return the state of an event for a subscription, and why it has not been delivered.
 
-    `state` is one of settled, in_flight, waiting, delayed, dead, before_start, behind_retention; the other fields depend on
-    it.
+    `state` is one of settled, in_flight, waiting, delayed, expired, dead, before_start, behind_retention; the other fields
+    depend on it.
     """
     attempts = subscription.attempts.get(offset)
     found: dict[str, Any] = {
@@ -51,14 +52,41 @@ def explain(topic: Topic, subscription: Subscription, offset: int, now_ms: int) 
             "earliest": topic.log.earliest,
             "overtaken": subscription.overtaken,
         }
+    timing = yield from _timing(topic, subscription, offset, now_ms)
+    found |= timing
+    if "state" in timing:
+        return found
     place, number = yield from place_of(subscription, offset, topic.log.priority_of(offset))
     if place == "waiting":
         return found | {"state": place, "behind": number, "because": _why_waiting(subscription)}
     if place == "delayed":
         return found | {"state": place, "until": topic.dates.of(number), "for_ms": max(0, number - now_ms)}
     if place in {"dead", "dying"}:
-        return found | {"state": "dead", "dead_letter": number if place == "dead" else None}
+        found["dead_letter"], place = number if place == "dead" else None, "dead"
     return found | {"state": place}
+
+
+def _timing(topic: Topic, subscription: Subscription, offset: int, now_ms: int) -> Steps[dict[str, Any]]:
+    """Return when an event expires, and its state if its times decide it. The dictionary is empty for other events."""
+    schedule, date_ms = topic.schedule, topic.dates.of(now_ms)
+    due_ms = schedule.due_of(offset)
+    if due_ms is not None and offset >= subscription.start:
+        if due_ms > date_ms:
+            return {"state": "delayed", "until": due_ms, "for_ms": due_ms - date_ms, "because": "it is not due"}
+        before = subscription.backlog.returned
+        for count in schedule.counts_before(due_ms):
+            before += count
+            yield None
+        return {"state": "waiting", "behind": before, "because": _why_waiting(subscription)}
+    if offset not in schedule.expiring:
+        return {}
+    lines = yield lambda _: topic.read_lines([offset])
+    expires_ms = times_of(lines[0][1])[1] if lines else None
+    if expires_ms is None:
+        return {}
+    waits = offset in (yield from lowest_open(subscription, offset, 1))
+    is_expired = offset in subscription.expired or (waits and expires_ms <= date_ms)
+    return {"expires": expires_ms, **({"state": "expired"} if is_expired else {})}
 
 
 def unsettled(subscription: Subscription, start: int, limit: int) -> Steps[dict[str, Any]]:

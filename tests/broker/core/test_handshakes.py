@@ -175,7 +175,11 @@ def test_a_sequence_within_a_handshake_counts() -> None:
             'pub2 t {"id":"a\\u2028b","msg":1}',
             "-ERR bad_event an id for pub2 is one word, with no white space",
         ),
-        ("pub2 t", '-ERR bad_arguments usage: pub2 <topic> <event>; an example: pub2 <topic> {"id":"1","msg":"hello"}'),
+        (
+            "pub2 t",
+            "-ERR bad_arguments usage: pub2 <topic> [delay=5m|at=<time>] [expires=10m|<time>] <event>;"
+            ' an example: pub2 <topic> {"id":"1","msg":"hello"}',
+        ),
         ("pubrel t", "-ERR bad_arguments usage: pubrel <topic> <id>"),
         (
             "sub t qos=2",

@@ -184,3 +184,38 @@ def test_misuse_is_one_sentence(tweetwire: Tweetwire, words: tuple[str, ...], se
     assert sentence in done.errors
     assert done.errors.count("\n") == 1
     assert "Traceback" not in done.errors
+
+
+def test_the_flags_of_time_set_when_an_event_is_delivered(
+    tweetwire: Tweetwire, shared_client: SyncClient, topic: str
+) -> None:
+    tweetwire("pub", topic, "1", "--delay", "30m", "--expires", "2h")
+    tweetwire("pub", topic, "2", "--at", "2027-01-02T03:04:05Z")
+    tweetwire("pub", topic, "-", "--expires", "1h", stdin=lines(2))
+    delayed, at, *expiring = stored(shared_client, topic)
+    assert isinstance(delayed.due, int)
+    assert isinstance(delayed.expires, int)
+    assert delayed.expires - delayed.due == 5_400_000
+    assert abs(delayed.due - delayed.timestamp - 1_800_000) < 1000
+    assert at.due == 1_798_859_045_000
+    assert [abs(int(str(event.expires)) - event.timestamp - 3_600_000) < 1000 for event in expiring] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (("--delay", "5m", "--at", "2100-01-01"), "--delay and --at exclude each other"),
+        (("--delay", "5"), "'5' is not a duration"),
+        (("--delay=-1s",), "'-1s' is not a"),
+        (("--at", "10m"), "pass it with --delay"),
+        (("--at", "2020-01-01"), "has passed"),
+        (("--at", "garbage"), "'garbage' is not a time"),
+        (("--expires", "never"), "'never' is not a time"),
+        (("--delay", "5m", "--expires", "1m"), "expires must be later"),
+        (("--delay", "400d"), "the longest is 365d"),
+    ],
+)
+def test_a_wrong_time_ends_the_command_with_a_sentence(
+    tweetwire: Tweetwire, topic: str, flags: tuple[str, ...], sentence: str
+) -> None:
+    assert sentence in tweetwire("pub", topic, "1", *flags, status=2).errors

@@ -78,7 +78,7 @@ EXACTLY_ONCE_VERBS: Final = (
         name="pub2",
         parse=_pub2,
         commands=(Pub2,),
-        usage="pub2 <topic> <event>",
+        usage="pub2 <topic> [delay=5m|at=<time>] [expires=10m|<time>] <event>",
         example=f"pub2 <topic> {EVENT_EXAMPLE}",
         summary="holds an event for exactly-once publishing; answers +REC, and pubrel releases the event",
     ),

@@ -8,6 +8,7 @@ from tweetwire.protocol.event_lines import EVENT_EXAMPLE, parse_typed_event
 from tweetwire.protocol.events import IncomingEvent
 from tweetwire.protocol.names import check_name, topic_name
 from tweetwire.protocol.permissions import Permission
+from tweetwire.protocol.timing import TimedEvent
 from tweetwire.protocol.verbs.verb import Command, Verb
 from tweetwire.protocol.words import OFFSET_MAX, WrongUsage, split_first_word, text_of, whole_number, words_of
 
@@ -17,15 +18,17 @@ _CHECKPOINT_WORDS: Final = 3
 
 
 class Publish(Command, gc=False):
-    """``pub <topic> <event>``: store events. Consecutive lines for one topic are one command.
+    """``pub <topic> [options] <event>``: store events. Consecutive lines for one topic are one command.
 
-    `wanted` says how these events are confirmed, if not as the topic's other ones.
+    `wanted` says how these events are confirmed, if not as the topic's other ones. If the command `is_timed`, some of its
+    events may be of the type `TimedEvent`.
     """
 
     permission: ClassVar = Permission.PUBLISH
     topic: str
     events: list[IncomingEvent]
     wanted: ConfirmationChange | None = None
+    is_timed: bool = False
 
 
 class Last(Command):
@@ -70,7 +73,8 @@ def _publish(rest: bytes) -> Publish:
     wanted, raw = split_confirmation(raw)
     if not raw:
         raise WrongUsage
-    return Publish(topic, [parse_typed_event("pub", topic, raw)], wanted=wanted)
+    event = parse_typed_event("pub", topic, raw)
+    return Publish(topic, [event], wanted=wanted, is_timed=isinstance(event, TimedEvent))
 
 
 def _last(rest: bytes) -> Last:
@@ -105,9 +109,10 @@ PUBLISHING_VERBS: Final = (
         long_name="publish",
         parse=_publish,
         commands=(Publish,),
-        usage="pub <topic> [after=<mark>,...|none] [within=5s] <event>",
+        usage="pub <topic> [delay=5m|at=<time>] [expires=10m|<time>] [after=<mark>,...|none] [within=5s] <event>",
         example=f"pub <topic> {EVENT_EXAMPLE}",
-        summary='publishes an event, for example pub tweets {"id":"1","priority":3,"msg":"tweet 1"}',
+        summary='publishes an event, for example pub tweets {"id":"1","priority":3,"msg":"tweet 1"}; it is delivered'
+        " neither before its delay or time, nor after it expires",
     ),
     Verb(
         name="last",

@@ -49,7 +49,7 @@ class ExactlyOnce:
     def pub2(self, session: Session, command: commands.Pub2, now_ms: int) -> None:
         """Hold a message for its client."""
         self._check(session)
-        self._held.hold(session, command)
+        self._held.hold(session, command, now_ms)
 
     def pubrel(self, session: Session, command: commands.Pubrel, now_ms: int) -> None:
         """Store a message that is held, or confirm again that it is stored."""

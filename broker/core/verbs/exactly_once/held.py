@@ -20,6 +20,7 @@ from tweetwire.protocol.errors import Refusal
 from tweetwire.protocol.event_lines import line_id, parse_event
 from tweetwire.protocol.events import IncomingEvent, encode_event
 from tweetwire.protocol.handshakes import Half, State, Step
+from tweetwire.protocol.timing import TimedEvent, fix_times
 from tweetwire.protocol.verbs import exactly_once as commands
 
 __all__ = ["HeldMessages"]
@@ -50,14 +51,14 @@ class HeldMessages:
         self._storing: dict[str, list[HeldMessage]] = {}
         self._held_bytes = 0
 
-    def hold(self, session: Session, command: commands.Pub2) -> None:
+    def hold(self, session: Session, command: commands.Pub2, now_ms: int) -> None:
         """Hold a message for its client."""
         book = self._books.made_for(session.name)
         key = (command.topic, command.event.id)
         message = book.get(key)
         step = checked(Half.BROKER_PUBLISHING, State.NOTHING if message is None else message.state, Step.PUB2)
         if message is None:
-            message = self._new_message(session, command, step.state)
+            message = self._new_message(session, command, step.state, now_ms)
             book.add(key, message)
             self._keep_held(message)
         self._desk.reply_after_record(session, message.ticket, f"{step.says} {command.topic} {command.event.id}")
@@ -88,12 +89,15 @@ class HeldMessages:
             message.state = checked(Half.BROKER_PUBLISHING, message.state, Step.NOT_WRITTEN).state
             self._keep_held(message)
 
-    def _new_message(self, session: Session, command: commands.Pub2, state: State) -> HeldMessage:
+    def _new_message(self, session: Session, command: commands.Pub2, state: State, now_ms: int) -> HeldMessage:
         self._desk.topics.check_writer(session, command.topic)
         self._desk.topics.check_room()
         topic = self._desk.topics.find_or_make(command.topic)
         if topic.documentation.schema is not None:
             topic.documentation.schema.check(command.event)
+        if isinstance(command.event, TimedEvent):
+            # A delay counts from now, and not from the release.
+            fix_times(command.event, self._desk.dates.of(now_ms))
         body = encode_event(command.event)
         if self._held_bytes + len(body) > HELD_BYTES_MAX:
             raise Refusal("too_many", f"{HELD_BYTES_MAX} bytes of messages are held; some must be released first")
@@ -109,7 +113,8 @@ class HeldMessages:
         topic = self._desk.topics.find(message.topic)
         if message.event is None:
             raise Refusal("no_event", f"the message held as {message.id} is lost; send it with pub2 again")
-        for accepted in topic.accept([_fresh(message.event)], now_ms):
+        is_timed = isinstance(message.event, TimedEvent)
+        for accepted in topic.accept([_fresh(message.event)], now_ms, is_timed=is_timed):
             if isinstance(accepted, Refusal):
                 raise accepted
             self._note_released(topic, message, state, accepted)

@@ -1,0 +1,25 @@
+"""The events that a subscription settled without a delivery, since they had expired."""
+
+from typing import Final
+
+__all__ = ["Expired"]
+
+_KEPT: Final = 1000
+
+
+class Expired:
+    """The number of these events since the start, and the offsets of the last ones, for reports."""
+
+    __slots__ = ("_offsets", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._offsets: list[int] = []
+
+    def __contains__(self, offset: int) -> bool:
+        return offset in self._offsets
+
+    def note(self, offsets: list[int]) -> None:
+        """Note further events."""
+        self.count += len(offsets)
+        self._offsets = [*self._offsets, *offsets][-_KEPT:]
