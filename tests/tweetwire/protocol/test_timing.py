@@ -112,14 +112,25 @@ def test_a_run_of_lines_may_mix_events_with_and_without_times() -> None:
         b'pub t delay=x {"id":"4","msg":1}',
         b'pub t {"id":"5","msg":1}',
     ]
-    first, refusal, last = parse_lines(lines, 1 << 20)
-    assert isinstance(first, Publish)
-    assert isinstance(last, Publish)
-    assert [event.id for event in first.events] == ["1", "2", "3"]
-    assert first.is_timed
+    *found, last = parse_lines(lines, 1 << 20)
+    refusal = found.pop()
     assert isinstance(refusal, Refusal)
     assert (refusal.topic, refusal.line) == ("t", b'{"id":"4","msg":1}')
-    assert (last.events[0].id, last.is_timed) == ("5", False)
+    taken = [command for command in (*found, last) if isinstance(command, Publish)]
+    assert [(event.id, command.is_timed) for command in taken for event in command.events] == [
+        ("1", False),
+        ("2", True),
+        ("3", True),
+        ("5", False),
+    ]
+
+
+def test_neighbours_without_and_with_times_are_one_command() -> None:
+    lines = [b'pub t {"id":"1","msg":1}', b'pub t {"id":"2","msg":1,"delay":"5m"}', b'pub t {"id":"3","msg":1}']
+    (command,) = parse_lines(lines, 1 << 20)
+    assert isinstance(command, Publish)
+    assert command.is_timed
+    assert [event.id for event in command.events] == ["1", "2", "3"]
 
 
 @given(
