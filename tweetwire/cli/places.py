@@ -115,4 +115,4 @@ def read_expiry(text: str, now: datetime | None = None) -> datetime | str:
 PLACE: Final = Kind("PLACE", read_place, PLACES, words=("earliest", "latest", "today", "yesterday"))
 TIME: Final = Kind("TIME", read_time, TIMES, words=("today", "yesterday"))
 DUE_TIME: Final = Kind("TIME", read_due_time, COMING)
-EXPIRY: Final = Kind("DURATION|TIME", read_expiry, f"10m, {COMING}")
+EXPIRY: Final = Kind("TIME", read_expiry, f"10m, {COMING}")
