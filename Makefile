@@ -48,10 +48,10 @@ faults: $(STAMP) ## power cuts, damage, failing disks, kills; ten minutes of att
 	@$(BIN)/python -m tests.faults $(ARGS)
 	@$(BIN)/python -m tests.hostile --time 10m
 	@TWEETWIRE_FAULT_ROUNDS=300 TWEETWIRE_HANDSHAKE_ROUNDS=200 TWEETWIRE_TEST_OUTAGE=30 TWEETWIRE_TEST_KILLS=10 \
-		TWEETWIRE_TEST_NACKS=1000000 TWEETWIRE_TEST_STOPS=50 TWEETWIRE_TEST_ADMIN_KILLS=300 \
+		TWEETWIRE_TEST_NACKS=1000000 TWEETWIRE_TEST_STOPS=50 TWEETWIRE_TEST_ADMIN_KILLS=300 TWEETWIRE_TEST_BRIDGE_KILLS=200 \
 		$(BIN)/python -m pytest -n 0 --timeout 1800 tests/faults/test_growth.py tests/faults/test_administering.py \
 		tests/tweetwire/client/exactly_once/test_exactly_once.py tests/change_stream/test_exactly_once.py \
-		tests/sse_ingest/test_outage.py tests/spark/test_program.py tests/spark/test_stops.py
+		tests/sse_ingest/test_outage.py tests/spark/test_program.py tests/spark/test_stops.py tests/bridge/test_kills.py
 
 check: $(STAMP) ## lint, format, types, imports between packages, plain English
 	@$(BIN)/ruff check .
@@ -86,7 +86,7 @@ COMPILE = $(BIN)/uv pip compile --quiet --python-version 3.11 --python-platform 
 
 hashes: $(STAMP) ## write deploy/hashes again: the packages that the images install, with the hash of each file
 	@printf 'cyclonedx-bom\nhatchling\npip\nsetuptools\nwheel\n' | $(COMPILE) --output-file deploy/hashes/build.txt -
-	@$(COMPILE) --extra broker --extra ingest --extra mongo --extra mock --extra dashboard --output-file deploy/hashes/services.txt pyproject.toml
+	@$(COMPILE) --extra broker --extra bridge --extra ingest --extra mongo --extra mock --extra dashboard --output-file deploy/hashes/services.txt pyproject.toml
 	@$(COMPILE) --extra spark --extra backfill --output-file deploy/hashes/spark.txt pyproject.toml
 
 audit: $(STAMP) ## look for known vulnerabilities of the images' packages, if the service that lists them can be reached

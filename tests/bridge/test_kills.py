@@ -97,8 +97,9 @@ def kill_some(processes: list[ProgramProcess], kills: int, chance: random.Random
 @pytest.mark.parametrize("name", ["redis", "valkey"])
 def test_every_event_is_carried_once_through_kills(tmp_path: Path, broker: BrokerProcess, name: str) -> None:
     with RedisServer(find_server(name), tmp_path / name) as server:
-        outward, inward = f"orders -> {server.url('orders')}", f"{server.url('central')} -> taken"
-        flags = ("--out", f"{outward}?batch=100", "--in", f"{inward}?batch=100", "--engine-timeout", "5s")
+        outward = f"orders -> {server.url('orders')}?batch=100"
+        inward = f"{server.url('central')}?batch=100 -> taken"
+        flags = ("--out", outward, "--in", inward, "--engine-timeout", "5s")
         writers = Writers(broker, server)
         with Bridge(tmp_path / "bridge.log", broker.address, *flags) as bridge:
             with writers.running():

@@ -20,6 +20,8 @@ _PORTS: Final = {
     "8000": ("TWEETWIRE_BROKER_PORT",),
     "9600": ("TWEETWIRE_BROKER_METRICS_PORT",),
     "8088": ("TWEETWIRE_DASHBOARD_PORT",),
+    "9605": ("TWEETWIRE_BRIDGE_METRICS_PORT",),
+    "7379": (),
 }
 """The ports that pages name, and the settings that give the programs other ports in the tests."""
 _ANSWER_S: Final = 20.0
@@ -102,7 +104,8 @@ class Walk:
     def _environment(self) -> dict[str, str]:
         ports = {name: self._ports[port] for port, names in _PORTS.items() for name in names}
         address = f"127.0.0.1:{self._ports['8000']}"
-        clients = {"TWEETWIRE_BROKER": address, "TWEETWIRE_DASHBOARD_BROKER": address}
+        programs = ("TWEETWIRE_BROKER", "TWEETWIRE_DASHBOARD_BROKER", "TWEETWIRE_BRIDGE_BROKER")
+        clients = dict.fromkeys((*programs, "TWEETWIRE_BRIDGE_VERIFY_BROKER"), address)
         path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
         return {**os.environ, **ports, **clients, "PYTHONPATH": str(ROOT), "PATH": path}
 

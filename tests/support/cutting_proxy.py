@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Self
 
 import anyio
-from anyio.abc import ByteReceiveStream, ByteSendStream, SocketStream, TaskGroup
+from anyio.abc import ByteReceiveStream, ByteSendStream, Listener, SocketAttribute, SocketStream, TaskGroup
 
 __all__ = ["CuttingProxy"]
 
@@ -39,8 +39,8 @@ class CuttingProxy:
         self._tasks = anyio.create_task_group()
         await self._tasks.__aenter__()
         listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-        self.port = listener.extra(anyio.abc.SocketAttribute.local_port)
-        self._tasks.start_soon(listener.serve, self._serve)
+        self.port = listener.extra(SocketAttribute.local_port)
+        self._tasks.start_soon(self._listen, listener)
         return self
 
     async def __aexit__(
@@ -48,6 +48,10 @@ class CuttingProxy:
     ) -> None:
         self._tasks.cancel_scope.cancel()
         await self._tasks.__aexit__(kind, error, trace)
+
+    async def _listen(self, listener: Listener[SocketStream]) -> None:
+        async with listener:
+            await listener.serve(self._serve)
 
     async def _serve(self, client: SocketStream) -> None:
         try:
