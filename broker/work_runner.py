@@ -13,7 +13,7 @@ import structlog
 from anyio import to_thread
 from anyio.abc import TaskGroup
 
-from broker.core import Broker, Drop, Fetch, Job, Reading, Session, Task, Topic
+from broker.core import Broker, Drop, Fetch, Job, Look, Reading, Session, Task, Topic
 from broker.core.steps import Interrupt
 from broker.data_directory import DataDirectory
 from broker.keeper import Keeper
@@ -106,7 +106,7 @@ class WorkRunner:
 
     def _begin(self, task: Task) -> None:
         match task:
-            case Fetch():
+            case Fetch() | Look():
                 self._start_task(partial(self._fetch, task))
             case Reading():
                 self._start_task(partial(self._read, task))
@@ -191,7 +191,7 @@ class WorkRunner:
             except OSError as error:
                 logger.error("cannot delete the log of a dropped topic; the next start retries", reason=why(error))
 
-    async def _fetch(self, fetch: Fetch) -> None:
+    async def _fetch(self, fetch: Fetch | Look) -> None:
         """Read lines for a consumer. Retry while the disk fails, since events in flight must not be lost."""
         topic = fetch.topic
         while True:

@@ -9,7 +9,7 @@ from broker.core.broker import Broker
 from broker.core.counts import PartCounts
 from broker.core.session import Session
 from broker.core.topic.topic import Topic
-from broker.core.work import Drop, Fetch, Job, Reading, Task, Work
+from broker.core.work import Drop, Fetch, Job, Look, Reading, Task, Work
 
 __all__ = [
     "EVERYTHING",
@@ -19,6 +19,7 @@ __all__ = [
     "Drop",
     "Fetch",
     "Job",
+    "Look",
     "PartCounts",
     "Reading",
     "Session",

@@ -23,7 +23,7 @@ from broker.core.topic.retention import Forgetting, forget_expired
 from broker.core.topic.topic import Topic
 from broker.core.topics import Logs, Topics
 from broker.core.verbs.table import Verbs
-from broker.core.work import Drop, Fetch, Job, Reading, Work
+from broker.core.work import Drop, Fetch, Job, Look, Reading, Work
 from broker.journal.records import Record
 from broker.log import Batch
 from tweetwire.files import why
@@ -176,7 +176,7 @@ class Broker:
         """Send the replies that waited for records up to `number`, which are on the disk."""
         self._desk.note_synced(number)
 
-    def fetched(self, fetch: Fetch, found: list[tuple[int, bytes]], now_ms: int) -> None:
+    def fetched(self, fetch: Fetch | Look, found: list[tuple[int, bytes]], now_ms: int) -> None:
         """Deliver lines that were read from the log."""
         self._delivery.note_fetched(fetch, found, now_ms)
 

@@ -8,11 +8,11 @@ from broker.core.places import Answer
 from broker.core.session import Session
 from broker.core.steps import Interrupt, Outcome, Steps
 from broker.core.topic.schedule import Agenda
-from broker.core.topic.subscription import Consumer, Recipient
+from broker.core.topic.subscription import Consumer, Recipient, Subscription
 from broker.core.topic.topic import Topic
 from broker.journal.records import Record
 
-__all__ = ["Drop", "Fetch", "Job", "Reading", "Task", "Work"]
+__all__ = ["Drop", "Fetch", "Job", "Look", "Reading", "Task", "Work"]
 
 
 @dataclass(slots=True)
@@ -21,6 +21,15 @@ class Fetch:
 
     topic: Topic
     consumer: Consumer
+    offsets: list[int]
+
+
+@dataclass(slots=True)
+class Look:
+    """Taken events of an ordered subscription whose keys are not known: read their lines as those of a `Fetch`."""
+
+    topic: Topic
+    subscription: Subscription
     offsets: list[int]
 
 
@@ -71,7 +80,7 @@ class Drop:
     answer: Answer
 
 
-Task: TypeAlias = Fetch | Reading | Job | Drop
+Task: TypeAlias = Fetch | Look | Reading | Job | Drop
 """Work that takes its time, so it needs a task of the event loop."""
 
 

@@ -1,6 +1,6 @@
 """The policy of a subscription for events that its consumers do not settle."""
 
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Struct
@@ -10,7 +10,10 @@ from tweetwire.protocol.failures import CAUSES, Cause
 from tweetwire.protocol.options import Options
 from tweetwire.protocol.units import parse_seconds
 
-__all__ = ["DEFAULT_POLICY", "Policy", "read_policy_change"]
+__all__ = ["DEFAULT_POLICY", "Ordered", "Policy", "read_policy_change"]
+
+Ordered: TypeAlias = Literal["none", "key"]
+"""Which events of a subscription are delivered in order: none, or those of each key."""
 
 _DAY_MS = 86_400_000
 
@@ -25,6 +28,7 @@ class Policy(Struct, frozen=True, omit_defaults=True):
         backoff_ms: The n-th try comes after `backoff_ms` × 2^(n - 2), at most a day.
         max_wait_ms: An event that has waited longer than this goes first, whatever its priority; 0 means never.
         qos: With 2, the exactly-once handshake settles events, too.
+        ordered: With ``key``, the events of one key are in flight with one consumer at a time, in the order of their offsets.
     """
 
     timeout_ms: int = 30_000
@@ -33,6 +37,7 @@ class Policy(Struct, frozen=True, omit_defaults=True):
     backoff_ms: int = 0
     max_wait_ms: int = 60_000
     qos: int = 1
+    ordered: Ordered = "none"
 
     def changed(self, change: dict[str, Any]) -> "Policy":
         """Return a copy with the members of `change` replaced."""
@@ -62,6 +67,11 @@ def read_policy_change(options: Options) -> dict[str, Any]:
     qos = options.number("qos", 0, 1, 2)
     if qos:
         change["qos"] = qos
+    ordered = options.text("ordered")
+    if ordered not in {None, "key", "none"}:
+        raise Refusal("bad_arguments", "ordered is key or none")
+    if ordered is not None:
+        change["ordered"] = ordered
     strikes = options.text("strikes")
     if strikes is not None:
         change["strikes"] = tuple(_cause(word) for word in strikes.split(",") if word != "none")

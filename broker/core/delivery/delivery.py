@@ -19,22 +19,19 @@ from broker.core.delivery.timers import Timers
 from broker.core.delivery.watching import Watch, lost_with
 from broker.core.session import Session
 from broker.core.topic.kept import settled_record
+from broker.core.topic.ordered_backlog import OrderedBacklog
 from broker.core.topic.share import Share
 from broker.core.topic.slots import priority_of
 from broker.core.topic.subscription import Consumer, Subscription
 from broker.core.topic.topic import Topic
-from broker.core.work import Fetch, Work
+from broker.core.work import Fetch, Look, Work
 from broker.journal.records import FailedRecord, RedrivenRecord
 from tweetwire.protocol.failures import Attempts, Cause, Failure
 
 __all__ = ["Delivery"]
 
 _Timed: TypeAlias = Consumer | Watch | Subscription | PacedRedrive | Failing | Share[Consumer]
-"""The object that a timer belongs to.
-
-Its type says what the timer is for: the earliest deadline of a consumer, its silence, the end of the earliest pause, or the
-next part of a long work.
-"""
+"""The owner of a timer: a deadline of a consumer, its silence, the earliest end of a pause, or the next part of a long work."""
 
 
 class Delivery:
@@ -61,6 +58,9 @@ class Delivery:
 
     def _serve(self, subscription: Subscription, now_ms: int) -> None:
         topic = self._topics[subscription.topic]
+        if isinstance(subscription.backlog, OrderedBacklog):
+            self._handing.ordered.pump(topic, subscription, subscription.backlog)
+            return
         aged = self._handing.aged(topic, subscription, now_ms)
         for consumer in subscription.next_consumers():
             if consumer.share is not None:
@@ -72,8 +72,12 @@ class Delivery:
                     return
                 self._handing.hand_over(topic, consumer, taken, now_ms)
 
-    def note_fetched(self, fetch: Fetch, found: list[tuple[int, bytes]], now_ms: int) -> None:
+    def note_fetched(self, fetch: Fetch | Look, found: list[tuple[int, bytes]], now_ms: int) -> None:
         """Deliver lines that were read from the log. An event that is damaged or no longer in the log counts as settled."""
+        if isinstance(fetch, Look):
+            self._handing.ordered.note_looked(fetch, found)
+            self.pump(fetch.subscription, now_ms)
+            return
         consumer, subscription, earliest = fetch.consumer, fetch.consumer.subscription, fetch.topic.log.earliest
         consumer.fetching = False
         if subscription.is_paused:
@@ -133,6 +137,7 @@ class Delivery:
             for offset in subscription.attempts.keys() & settled.keys():
                 del subscription.attempts[offset]
             subscription.suspects.clear(settled)
+            subscription.backlog.forget(settled)
             if subscription.is_durable:
                 self._work.keep(settled_record(subscription, settled))
         return len(settled)
@@ -149,6 +154,7 @@ class Delivery:
             if attempts.strikes >= subscription.policy.tries and subscription.topic != DEAD_LETTERS:
                 letter = self.deaths.begin_death(subscription, offset, priority_of(slot), now_ms)
                 subscription.suspects.clear([offset])
+                subscription.backlog.forget([offset])
             if subscription.is_durable:
                 record = FailedRecord(subscription.topic, subscription.name, offset, failure, is_strike, letter)
                 number = self._work.keep(record)
@@ -166,12 +172,8 @@ class Delivery:
             return
         # The consumer gets no more events. Its events stay in flight with it until their failed tries are counted.
         consumer.prefetch = 0
-        failing = Failing(
-            consumer,
-            lost_with(consumer) if is_failure else [],
-            self._failure("disconnect", consumer, now_ms),
-            is_leaving=True,
-        )
+        lost = lost_with(consumer) if is_failure else []
+        failing = Failing(consumer, lost, self._failure("disconnect", consumer, now_ms), is_leaving=True)
         if pause_ms:
             self.timers.start(now_ms + pause_ms, failing)
         else:

@@ -9,8 +9,8 @@ An event that is not due yet counts as not delivered. The position in its lane p
 import heapq
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from typing import TypeAlias
+from collections.abc import Collection, Container, Iterable, Mapping, Sequence
+from typing import Self, TypeAlias
 
 from broker.core.steps import Steps, sliced
 from broker.core.topic import slots
@@ -41,6 +41,21 @@ class Backlog:
         self._delayed: list[Entry] = []
         self._strays = 0
         self._passed = Passed(lanes)
+
+    def continuing(self, before: "Backlog", in_flight: Iterable[int]) -> Self:
+        """Take over the events of a backlog that this one replaces, and return this one. Pauses after failed tries end.
+
+        Consumers have the events `in_flight`.
+        """
+        self.positions, self._strays = before.positions, before.strays
+        for _, offset, slot in before.apart():
+            self.give_back({offset: slot})
+        return self
+
+    @property
+    def strays(self) -> int:
+        """How many slots of strays were given out."""
+        return self._strays
 
     @property
     def size(self) -> int:
@@ -104,6 +119,16 @@ class Backlog:
         """Let events ({offset: slot}) wait again, in the order of priority and offset."""
         for offset, slot in in_flight.items():
             heapq.heappush(self._returned, (-slots.priority_of(slot), offset, slot))
+
+    def note_out(self, offsets: Collection[int]) -> None:
+        """Note that events are no longer in flight. The caller then gives each of them back, or forgets it."""
+
+    def forget(self, offsets: Collection[int]) -> None:
+        """Forget events that are settled or dead."""
+
+    def given_before(self, offsets: list[int], attempts: Container[int]) -> Iterable[int]:
+        """Return those of `offsets` that a consumer may have had before, such as those with failed `attempts`."""
+        return filter(attempts.__contains__, offsets) if attempts else ()
 
     def delay(self, offset: int, slot: int, due_ms: int) -> None:
         """Let an event wait again, in a pause until `due_ms`."""

@@ -21,6 +21,7 @@ from broker.core.topic.deadlines import Deadlines
 from broker.core.topic.expired import Expired
 from broker.core.topic.in_flight_ids import InFlightIds
 from broker.core.topic.lanes import Lanes
+from broker.core.topic.ordered_backlog import OrderedBacklog
 from broker.core.topic.promise import Promise
 from broker.core.topic.share import Share
 from broker.core.topic.suspects import Suspects
@@ -60,7 +61,7 @@ class Subscription:
         self.policy = policy or DEFAULT_POLICY
         # The users that may use and end the subscription. Empty if it was made without users, or by an older version.
         self.owners: tuple[str, ...] = ()
-        self.backlog = Backlog(lanes, start)
+        self.backlog = _backlog_of(self.policy, lanes, start)
         self.consumers: list[Consumer] = []
         self.is_paused = False
         # The consumers that get events: all consumers, or none during a pause
@@ -90,6 +91,12 @@ class Subscription:
     def offsets_in_flight(self) -> Iterator[int]:
         """Yield the offsets that consumers have."""
         return chain.from_iterable(consumer.in_flight for consumer in self.consumers)
+
+    def change_policy(self, policy: Policy, lanes: Lanes) -> None:
+        """Replace the policy. `lanes` are those of the topic."""
+        was_ordered, self.policy = self.policy.ordered, policy
+        if policy.ordered != was_ordered:
+            self.backlog = _backlog_of(policy, lanes, self.start).continuing(self.backlog, self.offsets_in_flight())
 
     def next_consumers(self) -> "Iterator[Consumer]":
         """Yield each served consumer once, beginning with another one each time, so that a few events are shared fairly."""
@@ -249,10 +256,9 @@ class Consumer:
         if self.share is not None and not self._unsent:
             self.share.unsent.append(self)
         self._unsent += offsets
-        if self.subscription.attempts:
-            # An event that failed here before may still have an older deadline.
-            for offset in filter(self.subscription.attempts.__contains__, offsets):
-                self.deadlines.suspend(offset)
+        # An event that failed here before may still have an older deadline.
+        for offset in self.subscription.backlog.given_before(offsets, self.subscription.attempts):
+            self.deadlines.suspend(offset)
 
     def depart(self) -> None:
         """Note that the write of all events delivered so far has begun."""
@@ -290,11 +296,15 @@ class Consumer:
             self.ids.trim()
         if self.share is not None:
             self.share.release(len(removed))
+        self.subscription.backlog.note_out(removed)
         return removed
 
     def _start_timers(self, offsets: list[int], now_ms: int) -> None:
         due = now_ms + self.subscription.policy.timeout_ms
-        failed = self.subscription.attempts
-        for offset in filter(failed.__contains__, offsets) if failed else ():
+        for offset in self.subscription.backlog.given_before(offsets, self.subscription.attempts):
             self.deadlines.move(offset, due, self.in_flight)
         self.deadlines.add(offsets, due, self.in_flight)
+
+
+def _backlog_of(policy: Policy, lanes: Lanes, start: int) -> Backlog:
+    return OrderedBacklog(lanes, start) if policy.ordered == "key" else Backlog(lanes, start)

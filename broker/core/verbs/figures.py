@@ -15,6 +15,7 @@ from broker.core.desk import Desk
 from broker.core.patterns import Pattern, Patterns
 from broker.core.sessions import Sessions
 from broker.core.steps import NEXT_TICK, Steps
+from broker.core.topic.ordered_backlog import OrderedBacklog
 from broker.core.topic.subscription import Subscription
 from broker.core.topic.topic import Topic
 
@@ -173,13 +174,15 @@ def _figures_part(topic: Topic) -> Steps[bytes]:
 
 
 def _subscription(subscription: Subscription) -> dict[str, Any]:
+    backlog = subscription.backlog
     return {
         "durable": subscription.is_durable,
         "paused": subscription.is_paused,
         "consumers": len(subscription.consumers),
         "pending": subscription.waiting,
-        "delayed": subscription.backlog.delayed + subscription.schedule.count_from(subscription.start),
+        "delayed": backlog.delayed + subscription.schedule.count_from(subscription.start),
         "in_flight": subscription.in_flight,
+        **({"parked": backlog.parked} if isinstance(backlog, OrderedBacklog) else {}),
         "settled": subscription.settled,
         "redelivered": subscription.redelivered,
         "overtaken": subscription.overtaken,

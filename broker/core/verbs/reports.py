@@ -11,6 +11,7 @@ import msgspec
 from broker.core.session import Session
 from broker.core.steps import Steps, sliced
 from broker.core.topic import slots
+from broker.core.topic.ordered_backlog import OrderedBacklog
 from broker.core.topic.subscription import Consumer, Subscription
 from broker.core.topic.topic import Topic
 from broker.core.topic.whereabouts import lowest_open, oldest_open, place_of
@@ -58,7 +59,7 @@ def explain(topic: Topic, subscription: Subscription, offset: int, now_ms: int) 
         return found
     place, number = yield from place_of(subscription, offset, topic.log.priority_of(offset))
     if place == "waiting":
-        return found | {"state": place, "behind": number, "because": _why_waiting(subscription)}
+        return found | {"state": place, "behind": number, "because": _why_waiting(subscription, offset)}
     if place == "delayed":
         return found | {"state": place, "until": topic.dates.of(number), "for_ms": max(0, number - now_ms)}
     if place in {"dead", "dying"}:
@@ -138,17 +139,28 @@ def _client(session: Session) -> dict[str, Any]:
     }
 
 
-def _why_waiting(subscription: Subscription) -> str:
+def _why_waiting(subscription: Subscription, offset: int) -> str:
     """Return why a waiting event is not delivered at once."""
     if subscription.is_paused:
         return f"the subscription is paused; to continue: resume {subscription.topic} as={subscription.name}"
+    if isinstance(subscription.backlog, OrderedBacklog) and (reason := _why_ordered(subscription.backlog, offset)):
+        return reason
     if not subscription.consumers:
         return "no connection has this subscription"
     if all(consumer.is_full for consumer in subscription.consumers):
         return "every consumer has as many in flight as its prefetch allows"
-    if all(consumer.room <= 0 for consumer in subscription.consumers):
-        return "every consumer reads too slowly"
-    return "it is next in its order"
+    is_slow = all(consumer.room <= 0 for consumer in subscription.consumers)
+    return "every consumer reads too slowly" if is_slow else "it is next in its order"
+
+
+def _why_ordered(backlog: OrderedBacklog, offset: int) -> str:
+    """Return why an event waits for others, "" if it does not."""
+    if backlog.strangers:
+        return "events that were in flight when the subscription became ordered must be settled first"
+    blocker = backlog.blocker(offset)
+    if blocker is None:
+        return ""
+    return f"it waits for @{blocker.offset} of the same key, which {'is in flight' if blocker.is_in_flight else 'waits too'}"
 
 
 def conceal(report: Mapping[str, Any]) -> dict[str, Any]:

@@ -70,9 +70,10 @@ class Subscribing:
         elif not may_have(session, subscription):
             raise not_yours(session, subscription)
         elif command.change:
-            subscription.policy = subscription.policy.changed(command.change)
+            subscription.change_policy(subscription.policy.changed(command.change), topic.lanes)
             if subscription.is_durable:
                 self._desk.work.keep(PolicyRecord(topic.name, name, subscription.policy))
+            self._delivery.pump(subscription, now_ms)
         self._attach(session, topic, subscription, command.prefetch, now_ms, begins=command.begins)
 
     def unsubscribe(self, session: Session, command: commands.Unsubscribe, now_ms: int) -> None:

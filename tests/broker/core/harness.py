@@ -2,7 +2,7 @@
 
 import msgspec
 
-from broker.core import Broker, Drop, Fetch, Job, Reading, Session, Task
+from broker.core import Broker, Drop, Fetch, Job, Look, Reading, Session, Task
 from broker.core.steps import NEXT_TICK
 from broker.journal.records import Record
 from broker.log import MemoryLog
@@ -39,7 +39,7 @@ class Core:
         self.hold = False
         self.hold_drops = self.hold_fetches = self.hold_records = False
         self.drops: list[Drop] = []
-        self.fetches: list[Fetch] = []
+        self.fetches: list[Fetch | Look] = []
         self.fail_drops_with: str | None = None
         self.fail_with: str | None = None
         self.bugs: list[BaseException] = []
@@ -136,7 +136,7 @@ class Core:
 
     def _begin(self, task: Task) -> None:
         match task:
-            case Fetch():
+            case Fetch() | Look():
                 self.fetches.append(task)
             case Drop():
                 self.drops.append(task)

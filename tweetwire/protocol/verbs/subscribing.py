@@ -115,10 +115,11 @@ SUBSCRIBING_VERBS: Final = (
         parse=_subscribe,
         commands=(Subscribe, SubscribePattern),
         usage="sub <topic>|<pattern> [as=<subscription>] [prefetch=1] [from=latest|earliest|<offset>|<time>] [timeout=30s]"
-        " [tries=5] [strikes=nack,timeout,disconnect] [backoff=0s] [max_wait=60s] [qos=1] [begins] [create]",
+        " [tries=5] [strikes=nack,timeout,disconnect] [backoff=0s] [max_wait=60s] [qos=1] [ordered=none|key] [begins] [create]",
         summary="delivers the events of a topic to this connection; with as=, the subscription outlives the connection, and"
         " several connections can share it; a pattern such as orders.* or tenant.> means every topic that matches, also later"
-        " ones; with begins, a lost connection counts as a failed try only for events that"
+        " ones; with ordered=key, the events of one key go to one connection at a time, in order; with begins, a lost"
+        " connection counts as a failed try only for events that"
         " it began",
     ),
     Verb(
