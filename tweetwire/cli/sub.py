@@ -18,6 +18,7 @@ from tweetwire.cli.kinds import NAME, SWITCH, choice, whole
 from tweetwire.cli.places import PLACE
 from tweetwire.protocol.errors import Refusal
 from tweetwire.protocol.events import StoredEvent
+from tweetwire.protocol.policy import Ordered
 
 if TYPE_CHECKING:
     from tweetwire.client.blocking import SyncSubscription
@@ -64,6 +65,14 @@ class Sub(CommandConnection, kw_only=True):
     from_: Annotated[
         int | str | None, Flag(PLACE, "where a new subscription starts", name="from", default="latest")
     ] = None
+    ordered: Annotated[
+        Ordered | None,
+        Flag(
+            choice("none", "key"),
+            "with key, the events of one key go to one consumer at a time, in order",
+            default="as the subscription is, or none",
+        ),
+    ] = None
     count: Annotated[int | None, Flag(whole(1), "end after this many events", default="no limit")] = None
     is_json: Annotated[bool, Flag(SWITCH, "write each event as a line of JSON", name="json", group=OUTPUT)] = False
 
@@ -75,6 +84,7 @@ class Sub(CommandConnection, kw_only=True):
                 as_=self.as_,
                 prefetch=self._most_in_flight,
                 from_="latest" if self.from_ is None else self.from_,
+                ordered=self.ordered,
             )
             if self.ack == "prompt":
                 self._prompt(subscription, interruption)

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from tweetwire.protocol.failures import Cause
+from tweetwire.protocol.policy import Ordered
 from tweetwire.protocol.reasons import reason_json
 from tweetwire.protocol.request_words import (
     REFS_PER_LINE,
@@ -86,6 +87,7 @@ def subscribe_request(
     backoff_s: float | None,
     max_wait_s: float | None,
     qos: int,
+    ordered: Ordered | None = None,
     begins: bool = False,
 ) -> SubscribeRequest:
     """Check the arguments of a subscription. A policy option that is None is left out. Raises ValueError."""
@@ -97,6 +99,7 @@ def subscribe_request(
         "backoff": None if backoff_s is None else duration("backoff_s", backoff_s),
         "max_wait": None if max_wait_s is None else duration("max_wait_s", max_wait_s),
         "qos": "2" if qos == 2 else None,
+        "ordered": None if ordered is None else word("ordered", ordered),
     }
     words = [f"{name}={value}" for name, value in options.items() if value is not None]
     if begins:

@@ -13,9 +13,10 @@ def policy_text(policy: Mapping[str, Any]) -> str:
     """Return a policy as the options of ``sub`` that set it."""
     times = {name: format_seconds(policy[f"{name}_ms"] / 1000) for name in ("timeout", "backoff", "max_wait")}
     strikes = ",".join(policy["strikes"]) or "none"
+    order = " ordered=key" if policy.get("ordered") == "key" else ""
     return (
         f"timeout={times['timeout']} tries={policy['tries']} strikes={strikes}"
-        f" backoff={times['backoff']} max_wait={times['max_wait']}"
+        f" backoff={times['backoff']} max_wait={times['max_wait']}{order}"
     )
 
 

@@ -59,7 +59,7 @@ class Delivery:
     def _serve(self, subscription: Subscription, now_ms: int) -> None:
         topic = self._topics[subscription.topic]
         if isinstance(subscription.backlog, OrderedBacklog):
-            self._handing.ordered.pump(topic, subscription, subscription.backlog)
+            self._handing.ordered.pump(topic, subscription, subscription.backlog, now_ms)
             return
         aged = self._handing.aged(topic, subscription, now_ms)
         for consumer in subscription.next_consumers():
@@ -75,7 +75,7 @@ class Delivery:
     def note_fetched(self, fetch: Fetch | Look, found: list[tuple[int, bytes]], now_ms: int) -> None:
         """Deliver lines that were read from the log. An event that is damaged or no longer in the log counts as settled."""
         if isinstance(fetch, Look):
-            self._handing.ordered.note_looked(fetch, found)
+            self._handing.ordered.note_looked(fetch, found, now_ms)
             self.pump(fetch.subscription, now_ms)
             return
         consumer, subscription, earliest = fetch.consumer, fetch.consumer.subscription, fetch.topic.log.earliest

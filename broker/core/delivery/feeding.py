@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from broker.core.delivery.handing import Handing
 from broker.core.delivery.timers import Timers
+from broker.core.topic.ordered_backlog import OrderedBacklog
 from broker.core.topic.share import Share
 from broker.core.topic.subscription import Consumer
 from broker.core.topic.topic import Topic
@@ -52,6 +53,9 @@ class Feeding:
             if room <= 0 or not subscription.served or share.members.get(subscription.topic) is not consumer:
                 continue
             topic = self._topics[subscription.topic]
+            if isinstance(subscription.backlog, OrderedBacklog):
+                self._handing.ordered.pump(topic, subscription, subscription.backlog, now_ms)
+                continue
             aged = self._handing.aged(topic, subscription, now_ms)
             taken = self._handing.take_next(topic, subscription, room, aged, now_ms)
             if taken:

@@ -1,7 +1,6 @@
 """Take events from a backlog and give them to a consumer: they are in flight from here on, and their lines in the outbox."""
 
-from typing import Final
-
+from broker.core.delivery.ordered import OrderedDelivery, most_at_once
 from broker.core.delivery.timed import Lines, TimedEvents
 from broker.core.topic.backlog import Taken
 from broker.core.topic.subscription import Consumer, Subscription
@@ -11,9 +10,6 @@ from tweetwire.protocol.event_lines import redelivered, suspected
 
 __all__ = ["Handing"]
 
-TAKE_MAX: Final = 1000
-TAKE_BYTES: Final = 1 << 20
-
 
 class Handing:
     """Gives events to consumers. Lines that are no longer in memory are left to read in `work`."""
@@ -22,10 +18,11 @@ class Handing:
         self._work = work
         self._counts = counts
         self._timed = timed
+        self.ordered = OrderedDelivery(work, counts, self.take_next, self.deliver)
 
     def take_next(self, topic: Topic, subscription: Subscription, room: int, aged: int, now_ms: int) -> list[Taken]:
         """Take up to `room` waiting events in their order, or fewer if they are large. See `Backlog.take_next`."""
-        most = min(room, TAKE_MAX, max(1, TAKE_BYTES // topic.recent.mean_bytes))
+        most = min(room, most_at_once(topic))
         if topic.schedule.is_used:
             return self._timed.take_next(topic, subscription, most, aged, now_ms)
         return subscription.backlog.take_next(most, aged)

@@ -6,59 +6,102 @@ further events are taken meanwhile: an event of the same key could overtake thos
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from typing import TypeAlias, cast
+from collections.abc import Callable
+from typing import Final, NamedTuple, TypeAlias, cast
 
+from broker.core.delivery.timed import Lines
 from broker.core.topic.backlog import Taken
 from broker.core.topic.kept import settled_record
-from broker.core.topic.key_queue import key_of
+from broker.core.topic.key_queue import FLYING_MAX, KeyQueue, keys_of
 from broker.core.topic.ordered_backlog import OrderedBacklog
 from broker.core.topic.subscription import Consumer, Subscription
 from broker.core.topic.topic import Topic
-from broker.core.work import Look, Work
+from broker.core.work import Fetch, Look, Work
 
-__all__ = ["OrderedDelivery"]
+__all__ = ["OrderedDelivery", "most_at_once"]
 
-HandOver: TypeAlias = Callable[[Topic, Consumer, list[Taken]], None]
-Deliver: TypeAlias = Callable[[Consumer, list[int], list[bytes]], None]
+Take: TypeAlias = Callable[[Topic, Subscription, int, int, int], list[Taken]]
+Deliver: TypeAlias = Callable[[Topic, Consumer, Lines, int], None]
+
+
+TAKE_MAX: Final = 1000
+TAKE_BYTES: Final = 1 << 20
+
+
+def most_at_once(topic: Topic) -> int:
+    """Return how many events of a topic are taken in one step: fewer if they are large."""
+    return min(TAKE_MAX, max(1, TAKE_BYTES // topic.recent.mean_bytes))
 
 
 class OrderedDelivery:
-    """Gives events to consumers by `hand_over`, which finds their lines, or by `deliver` together with their lines."""
+    """Decides which consumer gets each event.
 
-    def __init__(self, work: Work, counts: dict[str, int], hand_over: HandOver, deliver: Deliver) -> None:
+    `take` takes events that may be delivered now. `deliver` gives a consumer the lines of events that are in flight with it.
+    """
+
+    def __init__(self, work: Work, counts: dict[str, int], take: Take, deliver: Deliver) -> None:
         self._work = work
         self._counts = counts
-        self._hand_over = hand_over
+        self._take = take
         self._deliver = deliver
 
-    def pump(self, topic: Topic, subscription: Subscription, backlog: OrderedBacklog, take_max: int) -> None:
-        """Give waiting events to consumers that have room, until there are no more events or no more room.
-
-        At most `take_max` events are taken in one step.
-        """
+    def pump(self, topic: Topic, subscription: Subscription, backlog: OrderedBacklog, now_ms: int) -> None:
+        """Give waiting events to consumers that have room, until there are no more events or no more room."""
         if backlog.strangers:
             return
         consumers = list(subscription.next_consumers())
-        while True:
-            for consumer in consumers:
-                if (room := consumer.room) > 0 and (parked := list(backlog.unpark(consumer, min(room, take_max)))):
-                    self._hand_over(topic, consumer, parked)
-            rooms = {consumer: room for consumer in consumers if (room := consumer.room) > 0}
-            if not rooms or backlog.looked_at:
-                return
-            taken = backlog.take_next(min(sum(rooms.values()), take_max))
-            if not taken:
-                return
-            offsets, slots = _places(taken)
+        while self._give_parked(topic, backlog, consumers, now_ms) or self._give_next(
+            topic, subscription, backlog, consumers, now_ms
+        ):
+            pass
+        for consumer in consumers:
+            # A consumer of a pattern waits for room that its events of other topics take.
+            if consumer.share is not None and consumer.share.room <= 0:
+                consumer.share.queue[consumer] = None
+
+    def _give_parked(self, topic: Topic, backlog: OrderedBacklog, consumers: list[Consumer], now_ms: int) -> bool:
+        """Give parked events whose turn it is to consumers that have room. Return whether there were any."""
+        most, is_given = most_at_once(topic), False
+        for consumer in consumers:
+            room = consumer.room
+            offsets, slots = backlog.unpark(consumer, min(room, most)) if room > 0 else ([], [])
+            if not offsets:
+                continue
+            is_given = True
+            _put_in_flight(consumer, offsets, slots)
             lines = topic.recent.lines(offsets)
             if lines is None:
-                backlog.look_at(offsets, slots)
-                self._work.tasks.append(Look(topic, subscription, offsets))
-                return
-            self._assign(backlog, rooms, offsets, slots, lines)
+                consumer.fetching = True
+                self._work.tasks.append(Fetch(topic, consumer, offsets))
+            else:
+                self._deliver(topic, consumer, (offsets, lines), now_ms)
+        return is_given
 
-    def note_looked(self, look: Look, found: list[tuple[int, bytes]]) -> None:
+    def _give_next(
+        self,
+        topic: Topic,
+        subscription: Subscription,
+        backlog: OrderedBacklog,
+        consumers: list[Consumer],
+        now_ms: int,
+    ) -> bool:
+        """Take the next events, and give or park them. Return whether there were any whose lines are in memory."""
+        rooms = {consumer: room for consumer in consumers if (room := consumer.room) > 0}
+        if not rooms or backlog.looked_at:
+            return False
+        taken = self._take(topic, subscription, sum(rooms.values()), 0, now_ms)
+        if not taken:
+            return False
+        offsets, slots = _places(taken)
+        lines = topic.recent.lines(offsets)
+        if lines is None:
+            backlog.look_at(offsets, slots)
+            self._work.tasks.append(Look(topic, subscription, offsets))
+            return False
+        self._assign(topic, backlog, rooms, _Found(offsets, slots, lines), now_ms)
+        return True
+
+    def note_looked(self, look: Look, found: list[tuple[int, bytes]], now_ms: int) -> None:
         """Give or park events whose lines were read. An event that is damaged or no longer in the log counts as settled."""
         subscription, backlog, earliest = look.subscription, look.subscription.backlog, look.topic.log.earliest
         if not isinstance(backlog, OrderedBacklog):
@@ -68,7 +111,8 @@ class OrderedDelivery:
         consumers = subscription.next_consumers()
         rooms = {consumer: room for consumer in consumers if (room := consumer.room) > 0}
         offsets = [offset for offset, _ in known]
-        self._assign(backlog, rooms, offsets, [slots.pop(offset) for offset in offsets], [line for _, line in known])
+        read = _Found(offsets, [slots.pop(offset) for offset in offsets], [line for _, line in known])
+        self._assign(look.topic, backlog, rooms, read, now_ms)
         if slots:
             subscription.settled += len(slots)
             overtaken = sum(offset < earliest for offset in slots)
@@ -78,29 +122,32 @@ class OrderedDelivery:
                 self._work.keep(settled_record(subscription, slots))
 
     def _assign(
-        self,
-        backlog: OrderedBacklog,
-        rooms: dict[Consumer, int],
-        offsets: Sequence[int],
-        slots: Sequence[int],
-        lines: Sequence[bytes],
+        self, topic: Topic, backlog: OrderedBacklog, rooms: dict[Consumer, int], found: "_Found", now_ms: int
     ) -> None:
         """Give events to the owners of their keys, or if there is none, to the consumers in turn. Park the others."""
         given: dict[Consumer, tuple[list[int], list[int], list[bytes]]] = {one: ([], [], []) for one in rooms}
-        turn = _Turn(rooms, len(offsets))
-        for offset, slot, line, key in zip(offsets, slots, lines, map(key_of, lines), strict=True):
+        turn = _Turn(rooms, len(found.offsets))
+        queues, queue_of = backlog.keys, backlog.queue_of
+        for offset, slot, line, key in zip(*found, keys_of(found.lines), strict=True):
             if key is None:
                 consumer = turn.for_event()
                 if consumer is None:
                     backlog.give_back({offset: slot})
                     continue
             else:
-                queue = backlog.queue_of(key)
-                consumer = turn.for_key() if queue.owner is None else cast("Consumer", queue.owner)
-                if consumer is None or not rooms.get(consumer) or not queue.can_grow:
+                queue = queues.get(key)
+                if queue is None:
+                    queue = queues[key] = KeyQueue(key)
+                # Most events find others of their key that wait, so look at these first.
+                consumer = None
+                if not queue.parked and len(queue.flying) < FLYING_MAX:
+                    consumer = turn.for_key() if queue.owner is None else cast("Consumer", queue.owner)
+                if consumer is None or not rooms.get(consumer):
                     backlog.park(queue, offset, slot)
                     continue
-                backlog.fly(queue, offset, consumer)
+                queue.owner = consumer
+                queue.flying.add(offset)
+                queue_of[offset] = queue
             rooms[consumer] -= 1
             its_offsets, its_slots, its_lines = given[consumer]
             its_offsets.append(offset)
@@ -108,8 +155,16 @@ class OrderedDelivery:
             its_lines.append(line)
         for consumer, (its_offsets, its_slots, its_lines) in given.items():
             if its_offsets:
-                consumer.in_flight.update(zip(its_offsets, its_slots, strict=True))
-                self._deliver(consumer, its_offsets, its_lines)
+                _put_in_flight(consumer, its_offsets, its_slots)
+                self._deliver(topic, consumer, (its_offsets, its_lines), now_ms)
+
+
+class _Found(NamedTuple):
+    """Taken events in the order of their offsets."""
+
+    offsets: list[int]
+    slots: list[int]
+    lines: list[bytes]
 
 
 class _Turn:
@@ -141,6 +196,12 @@ class _Turn:
         while consumers and self._rooms[consumers[0]] <= 0:
             consumers.popleft()
         return consumers[0] if consumers else None
+
+
+def _put_in_flight(consumer: Consumer, offsets: list[int], slots: list[int]) -> None:
+    consumer.in_flight.update(zip(offsets, slots, strict=True))
+    if consumer.share is not None:
+        consumer.share.held += len(offsets)
 
 
 def _places(taken: list[Taken]) -> tuple[list[int], list[int]]:

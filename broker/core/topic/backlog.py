@@ -42,19 +42,20 @@ class Backlog:
         self._strays = 0
         self._passed = Passed(lanes)
 
-    def continuing(self, before: "Backlog", in_flight: Iterable[int]) -> Self:
+    def continuing(self, before: "Backlog", start: int, in_flight: Iterable[int]) -> Self:
         """Take over the events of a backlog that this one replaces, and return this one. Pauses after failed tries end.
 
-        Consumers have the events `in_flight`.
+        The subscription began at `start`, and its consumers have the events `in_flight`.
         """
         self.positions, self._strays = before.positions, before.strays
         for _, offset, slot in before.apart():
             self.give_back({offset: slot})
+        self.count_passed(start)
         return self
 
     @property
     def strays(self) -> int:
-        """How many slots of strays were given out."""
+        """How many slots of strays are used."""
         return self._strays
 
     @property

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from copy import deepcopy
 from itertools import chain
 from operator import itemgetter
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from broker.core.topic import slots
 from broker.core.topic.subscription import Subscription
@@ -27,6 +27,8 @@ __all__ = ["KeptSubscription", "restore_subscription", "settled_record", "subscr
 
 PriorityOf: TypeAlias = Callable[[int], int]
 Runs: TypeAlias = list[tuple[int, int]]
+
+_FEW: Final = 8
 
 
 class KeptSubscription:
@@ -131,8 +133,13 @@ def subscription_record(subscription: Subscription, visible: int, *, has_schedul
 
 def settled_record(subscription: Subscription, settled: Mapping[int, int]) -> SettledRecord:
     """Return the record which says that events ({offset: slot}) of a subscription are settled."""
-    by_slot = {slot: offset for offset, slot in settled.items()}
     runs: dict[int, Runs] = {}
+    if subscription.policy.ordered == "key" and len(settled) > _FEW:
+        # Neighbours in a lane seldom have the same key, so looking for runs is not worth its time.
+        for offset, slot in settled.items():
+            runs.setdefault(slots.priority_of(slot), []).append((offset, offset))
+        return SettledRecord(subscription.topic, subscription.name, runs)
+    by_slot = {slot: offset for offset, slot in settled.items()}
     for first, last in slots.runs(sorted(by_slot)):
         runs.setdefault(slots.priority_of(first), []).append((by_slot[first], by_slot[last]))
     return SettledRecord(subscription.topic, subscription.name, runs)

@@ -1,11 +1,12 @@
 """The key of an event, and the events of one key that are in flight or wait for each other."""
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
 from msgspec import Struct
 
-__all__ = ["FLYING_MAX", "Blocker", "KeyQueue", "Owner", "key_of"]
+__all__ = ["FLYING_MAX", "Blocker", "KeyQueue", "Owner", "keys_of"]
 
 FLYING_MAX: Final = 1000
 """How many events of one key may be in flight. All of them are taken back together if the first one fails."""
@@ -40,11 +41,6 @@ class KeyQueue:
         self.flying: set[int] = set()
         self.parked: list[int] = []
 
-    @property
-    def can_grow(self) -> bool:
-        """Whether the owner may have an event that was not parked."""
-        return not self.parked and len(self.flying) < FLYING_MAX
-
 
 class _Keyed(Struct, gc=False):
     """The key of an event line."""
@@ -55,13 +51,21 @@ class _Keyed(Struct, gc=False):
 _decode = msgspec.json.Decoder(_Keyed).decode
 
 
-def key_of(line: bytes) -> int | None:
-    """Return the hash of an event's key, None for an event without a key.
+def keys_of(lines: Sequence[bytes]) -> list[int | None]:
+    """Return the hashes of the keys of event lines, None for each event without a key.
 
     Two keys with the same hash count as one key, so their events wait for each other. A long key takes no memory.
     """
     try:
-        key = _decode(line).key
+        keys = [event.key for event in map(_decode, lines)]
+    except (msgspec.MsgspecError, RecursionError):
+        keys = list(map(_key_or_none, lines))
+    return [None if key is None else hash(key) for key in keys]
+
+
+def _key_or_none(line: bytes) -> str | None:
+    """Return the key of an event line, None if the line cannot be read."""
+    try:
+        return _decode(line).key
     except (msgspec.MsgspecError, RecursionError):
         return None
-    return None if key is None else hash(key)

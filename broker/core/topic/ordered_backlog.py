@@ -11,15 +11,16 @@ only the keys of events that are parked or in flight. Events without a key are n
 """
 
 import heapq
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Mapping
 from typing import Final, Self
 
 from broker.core.steps import Steps, sliced
 from broker.core.topic.backlog import Backlog, Entry, Taken
 from broker.core.topic.key_queue import FLYING_MAX, Blocker, KeyQueue, Owner
 from broker.core.topic.lanes import Lanes
+from tweetwire.protocol.policy import Policy
 
-__all__ = ["PARKED_MAX", "OrderedBacklog"]
+__all__ = ["PARKED_MAX", "OrderedBacklog", "backlog_of", "continued"]
 
 PARKED_MAX: Final = 50_000
 """How many events of a subscription may be parked. Beyond that, the subscription takes no further events."""
@@ -27,16 +28,28 @@ PARKED_MAX: Final = 50_000
 _ALL: Final = 1 << 62
 
 
+def backlog_of(policy: Policy, lanes: Lanes, start: int) -> Backlog:
+    """Return the backlog of a new subscription with a policy."""
+    return OrderedBacklog(lanes, start) if policy.ordered == "key" else Backlog(lanes, start)
+
+
+def continued(before: Backlog, policy: Policy, lanes: Lanes, start: int, in_flight: Iterable[int]) -> Backlog:
+    """Return the backlog of a subscription after a change of its policy. Its consumers have the events `in_flight`."""
+    if isinstance(before, OrderedBacklog) == (policy.ordered == "key"):
+        return before
+    return backlog_of(policy, lanes, start).continuing(before, start, in_flight)
+
+
 class OrderedBacklog(Backlog):
     """The events of an ordered subscription that wait. Those in `looked_at` were taken, and their lines are being read."""
 
-    __slots__ = ("_due", "_keys", "_parked", "_pauses", "_queue_of", "_ready", "looked_at", "strangers", "taken_back")
+    __slots__ = ("_due", "_parked", "_pauses", "_ready", "keys", "looked_at", "queue_of", "strangers", "taken_back")
 
     def __init__(self, lanes: Lanes, start: int) -> None:
         super().__init__(lanes, start)
-        self._keys: dict[int, KeyQueue] = {}
-        # The queue of each event in flight or parked; the slots of the parked ones
-        self._queue_of: dict[int, KeyQueue] = {}
+        # The queues by key, and by the events in flight or parked; the slots of the parked ones
+        self.keys: dict[int, KeyQueue] = {}
+        self.queue_of: dict[int, KeyQueue] = {}
         self._parked: dict[int, int] = {}
         # When the pause of a parked event ends, and a heap of (due ms, offset) that may name events in no pause
         self._due: dict[int, int] = {}
@@ -50,10 +63,10 @@ class OrderedBacklog(Backlog):
         # Events that were taken back from their owners and are not settled. A consumer may have an older deadline of them.
         self.taken_back: set[int] = set()
 
-    def continuing(self, before: Backlog, in_flight: Iterable[int]) -> Self:
+    def continuing(self, before: Backlog, start: int, in_flight: Iterable[int]) -> Self:
         """Take over the events of a backlog that this one replaces, and return this one."""
         self.strangers.update(in_flight)
-        return super().continuing(before, in_flight)
+        return super().continuing(before, start, in_flight)
 
     @property
     def size(self) -> int:
@@ -69,11 +82,6 @@ class OrderedBacklog(Backlog):
     def parked(self) -> int:
         """How many events wait for an earlier one of their key, or for room at its owner."""
         return len(self._parked)
-
-    @property
-    def known_keys(self) -> set[int]:
-        """The hashes of the keys that have events parked or in flight."""
-        return set(self._keys)
 
     @property
     def next_due(self) -> int | None:
@@ -101,7 +109,7 @@ class OrderedBacklog(Backlog):
     def give_back(self, in_flight: Mapping[int, int]) -> None:
         """Let events ({offset: slot}) wait again. Later events of their keys are taken back from their owners."""
         for offset, slot in in_flight.items():
-            queue = self._queue_of.get(offset)
+            queue = self.queue_of.get(offset)
             if queue is None:
                 heapq.heappush(self._returned, (0, offset, slot))
             else:
@@ -109,7 +117,7 @@ class OrderedBacklog(Backlog):
 
     def delay(self, offset: int, slot: int, due_ms: int) -> None:
         """Let an event wait again, in a pause until `due_ms`. Later events of its key wait for it."""
-        queue = self._queue_of.get(offset)
+        queue = self.queue_of.get(offset)
         if queue is None:
             super().delay(offset, slot, due_ms)
             return
@@ -124,20 +132,27 @@ class OrderedBacklog(Backlog):
             due_ms, offset = heapq.heappop(self._pauses)
             if self._due.get(offset) == due_ms:
                 del self._due[offset]
-                self._list(self._queue_of[offset])
+                self._list(self.queue_of[offset])
 
     def note_out(self, offsets: Collection[int]) -> None:
         """Note that events are no longer in flight, so that others of their keys may be."""
+        if self.strangers:
+            self.strangers.difference_update(offsets)
+        queue_of = self.queue_of
         for offset in offsets:
-            self.strangers.discard(offset)
-            queue = self._queue_of.get(offset)
+            queue = queue_of.get(offset)
             if queue is None:
                 continue
-            self._unlist(queue)
             queue.flying.discard(offset)
-            if not queue.flying:
+            if not queue.parked:
+                if not queue.flying:
+                    queue.owner = None
+            elif not queue.flying:
+                self._unlist(queue)
                 queue.owner = None
-            self._list(queue)
+                self._list(queue)
+            elif len(queue.flying) == FLYING_MAX - 1:
+                self._list(queue)
 
     def given_before(self, offsets: list[int], attempts: Container[int]) -> Iterable[int]:
         """Return those of `offsets` that a consumer may have had before."""
@@ -147,17 +162,18 @@ class OrderedBacklog(Backlog):
 
     def forget(self, offsets: Collection[int]) -> None:
         """Forget events that are settled or dead, so that the next events of their keys can be delivered."""
+        pop, keys = self.queue_of.pop, self.keys
         for offset in offsets:
-            queue = self._queue_of.pop(offset, None)
+            queue = pop(offset, None)
             if queue is not None and not queue.flying and not queue.parked:
-                self._keys.pop(queue.key, None)
+                keys.pop(queue.key, None)
         if self.taken_back:
             self.taken_back.difference_update(offsets)
 
-    def pass_over(self, earliest: int) -> int:
+    def pass_over(self, earliest: int, start: int) -> int:
         """Drop the events below offset `earliest`, which the log no longer has. Return their number."""
         lost = [offset for offset in self._parked if offset < earliest]
-        touched = {self._queue_of[offset] for offset in lost}
+        touched = {self.queue_of[offset] for offset in lost}
         for offset in lost:
             del self._parked[offset]
             self._due.pop(offset, None)
@@ -170,7 +186,7 @@ class OrderedBacklog(Backlog):
         unread = [offset for offset in self.looked_at if offset < earliest]
         for offset in unread:
             del self.looked_at[offset]
-        return super().pass_over(earliest) + len(lost) + len(unread)
+        return super().pass_over(earliest, start) + len(lost) + len(unread)
 
     # Delivery
 
@@ -182,42 +198,35 @@ class OrderedBacklog(Backlog):
         """Return those of `offsets` that are still looked at, with their slots. The caller assigns or settles them."""
         return {offset: self.looked_at.pop(offset) for offset in offsets if offset in self.looked_at}
 
-    def queue_of(self, key: int) -> KeyQueue:
-        """Return the queue of a key, creating it if it is missing."""
-        queue = self._keys.get(key)
-        if queue is None:
-            queue = self._keys[key] = KeyQueue(key)
-        return queue
-
-    def fly(self, queue: KeyQueue, offset: int, owner: Owner) -> None:
-        """Note that an event is in flight with a consumer."""
-        queue.owner = owner
-        queue.flying.add(offset)
-        self._queue_of[offset] = queue
-
     def park(self, queue: KeyQueue, offset: int, slot: int) -> None:
         """Let an event wait until it can be delivered in its order."""
         self._parked[offset] = slot
-        self._queue_of[offset] = queue
-        if queue.parked and queue.parked[0] < offset:
-            heapq.heappush(queue.parked, offset)
+        self.queue_of[offset] = queue
+        parked = queue.parked
+        if parked and parked[0] < offset:
+            heapq.heappush(parked, offset)
             return
         self._unlist(queue)
-        heapq.heappush(queue.parked, offset)
+        heapq.heappush(parked, offset)
         self._list(queue)
 
-    def unpark(self, owner: Owner, count: int) -> Iterator[Taken]:
-        """Take up to `count` parked events that may be delivered to a consumer now."""
+    def unpark(self, owner: Owner, count: int) -> tuple[list[int], list[int]]:
+        """Take up to `count` parked events that may be delivered to a consumer now. Return their offsets and their slots."""
+        offsets: list[int] = []
         for whose in (owner, None):
-            while count > 0 and (ready := self._ready.get(whose)):
+            while len(offsets) < count and (ready := self._ready.get(whose)):
                 queue = next(iter(ready))
                 self._unlist(queue)
-                while count > 0 and self._is_ready(queue):
-                    offset = heapq.heappop(queue.parked)
-                    self.fly(queue, offset, owner)
-                    count -= 1
-                    yield Taken(self._parked.pop(offset), [offset])
+                queue.owner = owner
+                parked, due = queue.parked, self._due
+                left = min(count - len(offsets), FLYING_MAX - len(queue.flying))
+                some = [heapq.heappop(parked)]
+                while parked and len(some) < left and parked[0] not in due:
+                    some.append(heapq.heappop(parked))
+                queue.flying.update(some)
+                offsets += some
                 self._list(queue)
+        return offsets, list(map(self._parked.pop, offsets))
 
     # Reports
 
@@ -245,14 +254,14 @@ class OrderedBacklog(Backlog):
         """Return the earlier event of its key that a parked event waits for, None if there is none."""
         if offset not in self._parked:
             return None
-        queue = self._queue_of[offset]
+        queue = self.queue_of[offset]
         earliest = min((*queue.flying, queue.parked[0]))
         return Blocker(earliest, earliest in queue.flying) if earliest < offset else None
 
     def _return(self, queue: KeyQueue, offset: int, slot: int) -> None:
         """Park an event that was in flight, and after it the later ones of its key that still are."""
         # While the event was out, its queue may have been empty and forgotten.
-        self._keys[queue.key] = queue
+        self.keys[queue.key] = queue
         later = [one for one in queue.flying if one > offset]
         self.park(queue, offset, slot)
         if later and queue.owner is not None:

@@ -5,7 +5,7 @@ are found without looking at each number. A sorted list holds every number betwe
 minus one.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 __all__ = ["Taken", "first_slot", "priority_of", "runs", "stray_slot"]
@@ -13,6 +13,7 @@ __all__ = ["Taken", "first_slot", "priority_of", "runs", "stray_slot"]
 _PRIORITY_SHIFT: Final = 56
 # A lane that was extended at its head has negative positions. The slots of strays are below all of these.
 _ORIGIN: Final = 1 << 48
+_FEW: Final = 64
 
 
 class Taken(NamedTuple):
@@ -40,16 +41,32 @@ def priority_of(slot: int) -> int:
     return slot >> _PRIORITY_SHIFT
 
 
-def runs(slots: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yield the runs (first, last) of consecutive numbers in sorted `slots`."""
-    if not slots:
-        return
+def runs(slots: Sequence[int]) -> list[tuple[int, int]]:
+    """Return the runs (first, last) of consecutive numbers in sorted `slots`."""
+    found: list[tuple[int, int]] = []
+    if slots:
+        _add_runs(slots, found)
+    return found
+
+
+def _add_runs(slots: Sequence[int], found: list[tuple[int, int]]) -> None:
     if slots[-1] - slots[0] == len(slots) - 1:
-        yield slots[0], slots[-1]
-        return
-    middle = len(slots) // 2
-    left, right = list(runs(slots[:middle])), list(runs(slots[middle:]))
-    if left[-1][1] + 1 == right[0][0]:
-        left[-1] = (left[-1][0], right.pop(0)[1])
-    yield from left
-    yield from right
+        _add_run(slots[0], slots[-1], found)
+    elif len(slots) > _FEW:
+        middle = len(slots) // 2
+        _add_runs(slots[:middle], found)
+        _add_runs(slots[middle:], found)
+    else:
+        first = last = slots[0]
+        for slot in slots:
+            if slot > last + 1:
+                _add_run(first, last, found)
+                first = slot
+            last = slot
+        _add_run(first, last, found)
+
+
+def _add_run(first: int, last: int, found: list[tuple[int, int]]) -> None:
+    if found and found[-1][1] + 1 == first:
+        first, _ = found.pop()
+    found.append((first, last))

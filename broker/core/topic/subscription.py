@@ -16,12 +16,11 @@ from itertools import chain
 from typing import Protocol
 
 from broker.core.outbox import Outbox
-from broker.core.topic.backlog import Backlog
 from broker.core.topic.deadlines import Deadlines
 from broker.core.topic.expired import Expired
 from broker.core.topic.in_flight_ids import InFlightIds
 from broker.core.topic.lanes import Lanes
-from broker.core.topic.ordered_backlog import OrderedBacklog
+from broker.core.topic.ordered_backlog import backlog_of, continued
 from broker.core.topic.promise import Promise
 from broker.core.topic.share import Share
 from broker.core.topic.suspects import Suspects
@@ -59,17 +58,16 @@ class Subscription:
         self.start = start
         self.is_durable = is_durable
         self.policy = policy or DEFAULT_POLICY
-        # The users that may use and end the subscription. Empty if it was made without users, or by an older version.
+        # The users that may use and end it. Empty if it was made without users, or by an older version.
         self.owners: tuple[str, ...] = ()
-        self.backlog = _backlog_of(self.policy, lanes, start)
+        self.backlog = backlog_of(self.policy, lanes, start)
         self.consumers: list[Consumer] = []
         self.is_paused = False
         # The consumers that get events: all consumers, or none during a pause
         self.served: Sequence[Consumer] = self.consumers
         self.attempts: dict[int, Attempts] = {}
         self.suspects = Suspects()
-        # `dying` and `dead` map an offset to (priority, offset of the dead letter). The letter of a dying event is not stored
-        # yet.
+        # By offset: (priority, offset of the dead letter). The letter of a dying event is not stored yet.
         self.dying: dict[int, tuple[int, int]] = {}
         self.dead: dict[int, tuple[int, int]] = {}
         self.settled = 0
@@ -94,9 +92,8 @@ class Subscription:
 
     def change_policy(self, policy: Policy, lanes: Lanes) -> None:
         """Replace the policy. `lanes` are those of the topic."""
-        was_ordered, self.policy = self.policy.ordered, policy
-        if policy.ordered != was_ordered:
-            self.backlog = _backlog_of(policy, lanes, self.start).continuing(self.backlog, self.offsets_in_flight())
+        self.policy = policy
+        self.backlog = continued(self.backlog, policy, lanes, self.start, self.offsets_in_flight())
 
     def next_consumers(self) -> "Iterator[Consumer]":
         """Yield each served consumer once, beginning with another one each time, so that a few events are shared fairly."""
@@ -143,10 +140,7 @@ class Subscription:
         self.backlog.reopen([offset], priority)
 
     def overtake(self, earliest: int) -> int:
-        """Skip waiting and dead events below offset `earliest`, which the log no longer has. Return how many.
-
-        Consumers may still settle the events that they have in flight.
-        """
+        """Skip waiting and dead events below offset `earliest`, which the log lost. Return how many. Those in flight stay."""
         dead = {offset: where for offset, where in self.dead.items() if offset >= earliest}
         passed = self.backlog.pass_over(earliest, self.start) + len(self.dead) - len(dead)
         self.dead = dead
@@ -256,7 +250,7 @@ class Consumer:
         if self.share is not None and not self._unsent:
             self.share.unsent.append(self)
         self._unsent += offsets
-        # An event that failed here before may still have an older deadline.
+        # An event that was here before may still have an older deadline.
         for offset in self.subscription.backlog.given_before(offsets, self.subscription.attempts):
             self.deadlines.suspend(offset)
 
@@ -304,7 +298,3 @@ class Consumer:
         for offset in self.subscription.backlog.given_before(offsets, self.subscription.attempts):
             self.deadlines.move(offset, due, self.in_flight)
         self.deadlines.add(offsets, due, self.in_flight)
-
-
-def _backlog_of(policy: Policy, lanes: Lanes, start: int) -> Backlog:
-    return OrderedBacklog(lanes, start) if policy.ordered == "key" else Backlog(lanes, start)

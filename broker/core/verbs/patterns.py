@@ -230,7 +230,7 @@ class PatternSubscribing:
         elif not _may_adopt(session, pattern, subscription) or not may_have(session, subscription):
             return 0
         elif command.change:
-            subscription.policy = subscription.policy.changed(command.change)
+            subscription.change_policy(subscription.policy.changed(command.change), topic.lanes)
             if subscription.is_durable:
                 self._desk.work.keep(PolicyRecord(topic.name, pattern.name, subscription.policy))
         pattern.topics.add(topic.name)

@@ -78,7 +78,7 @@ def _timing(topic: Topic, subscription: Subscription, offset: int, now_ms: int) 
         for count in schedule.counts_before(due_ms):
             before += count
             yield None
-        return {"state": "waiting", "behind": before, "because": _why_waiting(subscription)}
+        return {"state": "waiting", "behind": before, "because": _why_waiting(subscription, offset)}
     if offset not in schedule.expiring:
         return {}
     lines = yield lambda _: topic.read_lines([offset])

@@ -9,6 +9,7 @@ from broker.core import Session
 from broker.core.topic.key_queue import FLYING_MAX
 from tests.broker.core.harness import Core
 from tests.broker.core.users_of_core import answer, codes
+from tweetwire.protocol.verbs.settling import Ack
 
 
 @pytest.fixture
@@ -118,7 +119,7 @@ def test_later_events_of_a_key_wait_during_the_pause_of_a_failed_one(core: Core)
     explained = answer(core, core.connect(), "explain t @1 as=s")
     assert (explained["state"], explained["because"]) == ("waiting", "it waits for @0 of the same key, which waits too")
     publish(core, "c")
-    assert received(core, holder) == [4], "other keys go on"
+    assert received(core, holder) == [4], "other keys continue"
     core.type(holder, "ack t @4")
     core.pass_time(11)
     assert received(core, holder) == [0]
@@ -134,7 +135,7 @@ def test_explain_names_the_event_in_flight_that_an_event_waits_for(core: Core) -
     assert (stats["pending"], stats["parked"], stats["in_flight"]) == (1, 1, 1)
 
 
-def test_a_dead_event_lets_the_next_ones_of_its_key_go_on(core: Core) -> None:
+def test_a_dead_event_no_longer_holds_up_its_key(core: Core) -> None:
     (session,) = attached(core, 1, prefetch=1, options="ordered=key tries=1")
     publish(core, "a", "a")
     core.receive(session)
@@ -309,3 +310,25 @@ def test_parked_events_have_a_limit(core: Core, monkeypatch: pytest.MonkeyPatch)
         for session in (first, second):
             got += offsets(core.type(session, f"ack t @{offset}"))
     assert sorted(got) == list(range(1, 11))
+
+
+def test_a_pattern_can_be_ordered_within_its_shared_prefetch() -> None:
+    core = Core("o.a", "o.b")
+    first, second = core.connect(), core.connect()
+    for session in (first, second):
+        assert codes(core.type(session, "sub o.* as=s prefetch=2 ordered=key")) == ["+"]
+    publisher = core.connect()
+    for number in range(12):
+        core.type(publisher, f'pub o.{"ab"[number % 2]} {{"id":"e{number}","msg":{number},"key":"{number % 3}"}}')
+    seen: dict[tuple[str, str], list[int]] = {}
+    for _ in range(30):
+        for session in (first, second):
+            events = [json.loads(line) for line in core.receive(session) if line.startswith("{")]
+            assert len(events) <= 2
+            for event in events:
+                seen.setdefault((event["topic"], event["key"]), []).append(event["offset"])
+            for event in events:
+                core.broker.execute(session, Ack(event["topic"], [], [event["offset"]]), core.now_ms)
+                core.carry_out()
+    assert sum(map(len, seen.values())) == 12
+    assert all(some == sorted(some) for some in seen.values())

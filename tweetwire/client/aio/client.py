@@ -22,6 +22,7 @@ from tweetwire.protocol.events import Event
 from tweetwire.protocol.failures import Cause
 from tweetwire.protocol.mark_replies import Promise, kept
 from tweetwire.protocol.mark_requests import After, confirmation_options
+from tweetwire.protocol.policy import Ordered
 from tweetwire.protocol.replies import Receipt
 from tweetwire.protocol.requests import Start, SubscribeRequest
 
@@ -177,12 +178,13 @@ class Client(AsyncLifetime, AsyncCommands, AsyncMarks):
         backoff_s: float | None = None,
         max_wait_s: float | None = None,
         qos: Literal[1, 2] = 1,
+        ordered: Ordered | None = None,
         begins: bool = False,
     ) -> Subscription:
         """Subscribe to a topic, or to all topics that match a pattern. A client can have one subscription to each topic.
 
-        The arguments `timeout_s` to `max_wait_s` are the policy of the subscription. If one is None, a new subscription
-        gets the broker's default, and an existing one keeps its value.
+        The arguments `timeout_s` to `max_wait_s`, and `ordered`, are the policy of the subscription. If one is None, a new
+        subscription gets the broker's default, and an existing one keeps its value.
 
         Args:
             topic: The topic, or a pattern in which ``*`` stands for one word between dots, and ``>`` at the end for the
@@ -200,6 +202,9 @@ class Client(AsyncLifetime, AsyncCommands, AsyncMarks):
                 means never.
             qos: With 2, each event is handed over exactly once; this needs a spool and `as_`. If an earlier process
                 received the event and did not ack it, the event is handed over again with an `attempt` above 1.
+            ordered: With ``"key"``, the events of one key go to one consumer of the subscription at a time, in the order of
+                their offsets, whatever their priority. Handle the events of a key one after the other. After a nack,
+                those after it that are here are delivered again, too. ``"none"`` ends the order.
             begins: Promise to call `Subscription.mark_begun` for each event before working on it. A lost connection then
                 counts as a failed try only for begun events.
 
@@ -223,6 +228,7 @@ class Client(AsyncLifetime, AsyncCommands, AsyncMarks):
             backoff_s=backoff_s,
             max_wait_s=max_wait_s,
             qos=qos,
+            ordered=ordered,
             begins=begins,
         )
         await self._subscribing.wait_until_left(topic)

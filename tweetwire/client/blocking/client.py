@@ -19,6 +19,7 @@ from tweetwire.protocol.events import Event
 from tweetwire.protocol.failures import Cause
 from tweetwire.protocol.mark_replies import Promise, kept
 from tweetwire.protocol.mark_requests import After, confirmation_options
+from tweetwire.protocol.policy import Ordered
 from tweetwire.protocol.replies import Receipt
 from tweetwire.protocol.requests import Start, SubscribeRequest
 
@@ -218,6 +219,7 @@ class SyncClient(BlockingCommands, BlockingMarks):
         backoff_s: float | None = None,
         max_wait_s: float | None = None,
         qos: Literal[1, 2] = 1,
+        ordered: Ordered | None = None,
         begins: bool = False,
     ) -> SyncSubscription:
         """Subscribe to a topic. `Client.subscribe` describes the arguments, which are the same.
@@ -246,6 +248,7 @@ class SyncClient(BlockingCommands, BlockingMarks):
             backoff_s=backoff_s,
             max_wait_s=max_wait_s,
             qos=qos,
+            ordered=ordered,
             begins=begins,
         )
         subscription = self._taking(request, from_) if qos == 2 else SyncSubscription(self._link, request, from_)
