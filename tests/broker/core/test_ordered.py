@@ -328,7 +328,7 @@ def test_a_pattern_can_be_ordered_within_its_shared_prefetch() -> None:
             for event in events:
                 seen.setdefault((event["topic"], event["key"]), []).append(event["offset"])
             for event in events:
-                core.broker.execute(session, Ack(event["topic"], [], [event["offset"]]), core.now_ms)
+                core.broker.execute(session, Ack(event["topic"], [event["offset"]], []), core.now_ms)
                 core.carry_out()
     assert sum(map(len, seen.values())) == 12
     assert all(some == sorted(some) for some in seen.values())
