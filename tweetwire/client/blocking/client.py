@@ -226,10 +226,7 @@ class SyncClient(BlockingCommands, BlockingMarks):
 
         Events that arrive during other calls are kept until the subscription is asked for them. Between calls, the client
         does not read. The broker ends a connection whose client does not read for a minute, so `prefetch` events should
-        not have more than a few MB.
-
-        Returns:
-            The subscription. Iterate over it for lists of events.
+        not have more than a few MB. Iterate over the subscription for lists of events.
 
         Raises:
             Refusal: The broker refuses the subscription, for example because the topic does not exist.
