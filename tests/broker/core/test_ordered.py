@@ -332,3 +332,32 @@ def test_a_pattern_can_be_ordered_within_its_shared_prefetch() -> None:
                 core.carry_out()
     assert sum(map(len, seen.values())) == 12
     assert all(some == sorted(some) for some in seen.values())
+
+
+def test_a_delayed_event_holds_up_its_key_only_from_when_it_is_due(core: Core) -> None:
+    first, second = attached(core, 2, prefetch=1)
+    publisher = core.connect()
+    core.type(publisher, 'pub t delay=10s {"id":"late","msg":1,"key":"a"}')
+    publish(core, "a", "a")
+    assert sorted(received(core, first) + received(core, second)) == [1]
+    core.pass_time(11)
+    assert received(core, first) + received(core, second) == [], "one event of the key is in flight"
+    holder, other = (first, second) if 1 in where(core, first) else (second, first)
+    assert offsets(core.type(holder, "ack t @1")) + received(core, other) == [0]
+
+
+def test_an_expired_event_does_not_hold_up_its_key(core: Core) -> None:
+    publisher = core.connect()
+    core.type(publisher, 'pub t expires=1s {"id":"old","msg":1,"key":"a"}')
+    publish(core, "a", "a")
+    core.pass_time(2)
+    session = attach(core, 1)
+    core.pass_time(1)
+    in_flight = where(core, session)
+    assert in_flight == [1]
+    assert offsets(core.type(session, "ack t @1")) == [2]
+
+
+def where(core: Core, session: Session) -> list[int]:
+    """Return the offsets in flight with a session."""
+    return [offset for consumer in session.consumers_of("t") for offset in consumer.in_flight]
