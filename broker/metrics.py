@@ -97,6 +97,7 @@ _SUBSCRIPTION: Final = (
         "events_delayed",
         "pending events that wait for the backoff after a failed try, or for their due time",
     ),
+    _Figure("parked", "events_parked", "pending events of an ordered subscription that were read and wait for others"),
     _Figure("in_flight", "events_in_flight", "events that are delivered and not settled"),
     _Figure("dead", "events_dead", "dead events that were not redriven"),
     _Figure("settled", "events_settled", "events settled since the start", is_counter=True),

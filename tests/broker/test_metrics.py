@@ -72,7 +72,7 @@ def leaves(stats: dict[str, Any]) -> Iterator[tuple[Labels, float]]:
             labels = (("subscription", subscription), ("topic", topic))
             yield from ((labels, value) for name, value in figures.items() if name != "policy")
             for name, value in figures["policy"].items():
-                if not isinstance(value, list):
+                if not isinstance(value, list | str):
                     yield labels, value / 1000 if name.endswith("_ms") else value
 
 

@@ -182,7 +182,7 @@ def _subscription(subscription: Subscription) -> dict[str, Any]:
         "pending": subscription.waiting,
         "delayed": backlog.delayed + subscription.schedule.count_from(subscription.start),
         "in_flight": subscription.in_flight,
-        **({"parked": backlog.parked} if isinstance(backlog, OrderedBacklog) else {}),
+        "parked": backlog.parked if isinstance(backlog, OrderedBacklog) else 0,
         "settled": subscription.settled,
         "redelivered": subscription.redelivered,
         "overtaken": subscription.overtaken,
