@@ -9,7 +9,7 @@ RATE    ?=
 SOURCE  ?=
 DEMO_FLAGS = $(if $(SECONDS),--seconds $(SECONDS)) $(if $(RATE),--rate $(RATE)) $(if $(SOURCE),--source $(SOURCE)) $(ARGS)
 
-.PHONY: help demo install test hashes audit compose-test cluster-test faults check docs format soak bench bench-install screenshots clean
+.PHONY: help demo install test hashes audit compose-test cluster-test faults check docs format soak bench bench-install engines screenshots clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -50,6 +50,7 @@ faults: $(STAMP) ## power cuts, damage, failing disks, kills; ten minutes of att
 	@TWEETWIRE_FAULT_ROUNDS=300 TWEETWIRE_HANDSHAKE_ROUNDS=200 TWEETWIRE_TEST_OUTAGE=30 TWEETWIRE_TEST_KILLS=10 \
 		TWEETWIRE_TEST_NACKS=1000000 TWEETWIRE_TEST_STOPS=50 TWEETWIRE_TEST_ADMIN_KILLS=300 TWEETWIRE_TEST_BRIDGE_KILLS=200 \
 		$(BIN)/python -m pytest -n 0 --timeout 1800 tests/faults/test_growth.py tests/faults/test_administering.py \
+		tests/bridge/test_kills_jetstream.py \
 		tests/tweetwire/client/exactly_once/test_exactly_once.py tests/change_stream/test_exactly_once.py \
 		tests/sse_ingest/test_outage.py tests/spark/test_program.py tests/spark/test_stops.py tests/bridge/test_kills.py
 
@@ -70,6 +71,15 @@ format: $(STAMP) ## rewrite the code in the project's format
 
 soak: $(STAMP) ## clients that misbehave for ten minutes; nothing may be lost (ARGS='--duration 2m')
 	@$(BIN)/python -m bench.soak $(ARGS)
+
+# The version of NATS that the tests and the documentation name; Debian's is older and has no atomic batches.
+NATS_SERVER := v2.15.3
+TWEETWIRE_ENGINES ?= $(HOME)/.cache/tweetwire/engines
+
+engines: ## install the engines that the bridge's tests need and no package brings, in ~/.cache (needs Go)
+	@if ! [ "$$($(TWEETWIRE_ENGINES)/bin/nats-server --version 2>/dev/null)" = "nats-server: $(NATS_SERVER)" ]; then \
+		GOBIN=$(TWEETWIRE_ENGINES)/bin go install github.com/nats-io/nats-server/v2@$(NATS_SERVER); \
+	fi
 
 bench-install: ## install the brokers that the benchmark compares with (Debian, needs root)
 	apt-get install -y --no-install-recommends nats-server redis-server rabbitmq-server mosquitto

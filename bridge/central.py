@@ -70,11 +70,13 @@ class Found(Struct, frozen=True):
         position: The offset of our last event in it, None if it has none.
         centre: An identity of the stream. It changes when the stream is deleted and made again.
         is_replaced: Whether our position belongs to an older stream of this name.
+        has_expired: Whether the position is missing because the stream has removed its oldest messages, ours among them.
     """
 
     position: int | None
     centre: str
     is_replaced: bool = False
+    has_expired: bool = False
 
 
 class Source(Struct, frozen=True):

@@ -2,11 +2,14 @@
 
 from typing import TYPE_CHECKING
 
+from pydantic import SecretStr
+
 from bridge.central import Destination, Origin
-from bridge.route import Route
+from bridge.route import ENGINES, Route
 from bridge.settings import EngineSettings
 
 if TYPE_CHECKING:
+    from bridge.engines.jetstream_link import NatsLogin
     from bridge.engines.redis_link import RedisLogin
 
 __all__ = ["destination_of", "origin_of"]
@@ -14,9 +17,20 @@ __all__ = ["destination_of", "origin_of"]
 
 def destination_of(route: Route, settings: EngineSettings, identity: str) -> Destination:
     """Return the destination of a route outwards, not yet connected. `identity` is that of the broker."""
+    options = route.options
+    if ENGINES[route.scheme].name == "nats":
+        from bridge.engines.jetstream import JetStreamDestination  # noqa: PLC0415 — an engine's library may be missing
+
+        return JetStreamDestination(
+            _nats_login(route, settings),
+            route.stream_at(identity),
+            route.topic,
+            subject=options.subject,
+            replicas=options.replicas,
+            create=options.create,
+        )
     from bridge.engines.redis import RedisDestination  # noqa: PLC0415 — an engine's library may be missing
 
-    options = route.options
     return RedisDestination(
         _redis_login(route, settings),
         route.stream_at(identity),
@@ -29,6 +43,10 @@ def destination_of(route: Route, settings: EngineSettings, identity: str) -> Des
 
 def origin_of(route: Route, settings: EngineSettings, identity: str) -> Origin:
     """Return the origin of a route inwards, not yet connected."""
+    if ENGINES[route.scheme].name == "nats":
+        from bridge.engines.jetstream_origin import JetStreamOrigin  # noqa: PLC0415 — an engine's library may be missing
+
+        return JetStreamOrigin(_nats_login(route, settings), route.stream_at(identity), batch=route.options.batch)
     from bridge.engines.redis import RedisOrigin  # noqa: PLC0415 — an engine's library may be missing
 
     return RedisOrigin(_redis_login(route, settings), route.stream_at(identity), batch=route.options.batch)
@@ -38,14 +56,32 @@ def _redis_login(route: Route, settings: EngineSettings) -> "RedisLogin":
     from bridge.engines.redis_link import RedisLogin  # noqa: PLC0415 — an engine's library may be missing
 
     (host, port), *_ = route.hosts
-    password = settings.redis_password
     return RedisLogin(
         host,
         port,
         db=route.options.db,
         user=settings.redis_user or None,
-        password=None if password is None else password.get_secret_value() or None,
+        password=_secret(settings.redis_password),
         is_tls=route.scheme == "rediss",
         tls_ca=settings.redis_tls_ca,
         timeout_s=settings.engine_timeout,
     )
+
+
+def _nats_login(route: Route, settings: EngineSettings) -> "NatsLogin":
+    from bridge.engines.jetstream_link import NatsLogin  # noqa: PLC0415 — an engine's library may be missing
+
+    return NatsLogin(
+        route.hosts,
+        user=settings.nats_user or None,
+        password=_secret(settings.nats_password),
+        token=_secret(settings.nats_token),
+        credentials=settings.nats_credentials,
+        is_tls=route.scheme == "tls",
+        tls_ca=settings.nats_tls_ca,
+        timeout_s=settings.engine_timeout,
+    )
+
+
+def _secret(text: SecretStr | None) -> str | None:
+    return None if text is None else text.get_secret_value() or None

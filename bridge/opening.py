@@ -146,7 +146,8 @@ def _with_position(found: Found, position: int, local: Local, policy: Policy, na
 
 def _without_position(found: Found, local: Local, policy: Policy, name: str) -> Plan | Refused:
     note = local.note
-    was_empty = note is not None and note.position is None and note.centre == found.centre
+    # A stream that has removed all of our messages by its limits is like one that never had any.
+    was_empty = note is not None and (note.position is None or found.has_expired) and note.centre == found.centre
     if not found.is_replaced and (local.mark == 0 or was_empty):
         return _first_opening(local, policy, name)
     first = local.earliest if note is None else note.begin

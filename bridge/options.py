@@ -1,5 +1,6 @@
 """The options of a route: a query of its address, or members of its table."""
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final, Literal, TypeAlias, get_args
 
@@ -17,7 +18,13 @@ Direction: TypeAlias = Literal["out", "in"]
 
 NAME_MAX: Final = 120
 """The longest name of a route. A producer of the broker has 128 characters, and some have an ending."""
-_OUT_ONLY: Final = frozenset({"trim", "replicas", "create", "tombstones", "envelope"})
+_OUT_ONLY: Final = frozenset({"trim", "replicas", "create", "tombstones", "envelope", "subject"})
+_SUBJECT_MAX: Final = 200
+_ENGINE_OF: Final = {"trim": "redis", "db": "redis", "subject": "nats"}
+"""The options that only one engine has."""
+_SUBJECT: Final = re.compile(
+    r"(?!\$)(?:[^\s.*>{}]|\{(?:broker|topic|key)\})+(?:\.(?:[^\s.*>{}]|\{(?:broker|topic|key)\})+)*"
+)
 
 
 class Options(Struct, frozen=True, kw_only=True):
@@ -38,6 +45,7 @@ class Options(Struct, frozen=True, kw_only=True):
         create: Whether the stream is made if it does not exist.
         as_: The name of the mark, or of the producer.
         db: The number of the database.
+        subject: The subjects of the messages, with ``{broker}``, ``{topic}`` and ``{key}``; "" for the engine's own.
     """
 
     begin: Begin | str = "earliest"
@@ -54,15 +62,16 @@ class Options(Struct, frozen=True, kw_only=True):
     create: bool = True
     as_: str = ""
     db: int = 0
+    subject: str = ""
 
 
-def read_options(direction: Direction, words: Sequence[tuple[str, str]], address: str) -> Options:
+def read_options(direction: Direction, engine: str, words: Sequence[tuple[str, str]], address: str) -> Options:
     """Return the options of a route from their names and texts. Raises ValueError with one sentence."""
     values: dict[str, Any] = {}
     for name, text in words:
         read = _READERS.get(name)
-        if read is None or (direction == "in" and name in _OUT_ONLY):
-            known = [one for one in _READERS if direction == "out" or one not in _OUT_ONLY]
+        known = [one for one in _READERS if _has(direction, engine, one)]
+        if read is None or name not in known:
             raise ValueError(
                 f"{address!r}: {name!r} is not an option of this route; the options are {', '.join(known)}"
             )
@@ -76,6 +85,10 @@ def read_options(direction: Direction, words: Sequence[tuple[str, str]], address
     if direction == "out" and isinstance(values.get("begin"), str) and values["begin"] not in {"earliest", "latest"}:
         raise ValueError(f"{address!r}: begin={values['begin']}: write earliest, latest or an offset")
     return structs.replace(Options(), **values)
+
+
+def _has(direction: Direction, engine: str, name: str) -> bool:
+    return (direction == "out" or name not in _OUT_ONLY) and _ENGINE_OF.get(name, engine) == engine
 
 
 def _begin(text: str) -> Begin | str:
@@ -108,6 +121,14 @@ def _number(least: int, most: int) -> Callable[[str], Any]:
     return read
 
 
+def _subject(text: str) -> str:
+    if not _SUBJECT.fullmatch(text) or len(text) > _SUBJECT_MAX:
+        raise ValueError(
+            "write words with dots between them, without spaces and wildcards; {broker}, {topic} and {key} may be among them"
+        )
+    return text
+
+
 def _name(text: str) -> str:
     if len(text) > NAME_MAX:
         raise ValueError(f"a name has at most {NAME_MAX} characters")
@@ -133,4 +154,5 @@ _READERS: Final[dict[str, Any]] = {
     "create": _switch,
     "as": _name,
     "db": _number(0, 10_000),
+    "subject": _subject,
 }

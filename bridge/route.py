@@ -17,13 +17,24 @@ __all__ = ["ENGINES", "Engine", "Route", "check_routes", "parse_in", "parse_out"
 
 
 class Engine(NamedTuple):
-    """An engine: its name in the names of marks and producers, and its default port."""
+    """An engine: its name in the names of marks and producers, its default port, and whether an address may name many nodes."""
 
     name: str
     port: int
+    has_nodes: bool = False
+
+    @property
+    def variables(self) -> str:
+        """The beginning of the environment variables that hold the engine's user and password."""
+        return f"TWEETWIRE_BRIDGE_{self.name.upper()}"
 
 
-ENGINES: Final = {"redis": Engine("redis", 6379), "rediss": Engine("redis", 6379)}
+ENGINES: Final = {
+    "redis": Engine("redis", 6379),
+    "rediss": Engine("redis", 6379),
+    "nats": Engine("nats", 4222, has_nodes=True),
+    "tls": Engine("nats", 4222, has_nodes=True),
+}
 """The engine of each scheme of a central address."""
 
 _ARROW: Final = "->"
@@ -136,7 +147,7 @@ def _route(direction: Direction, topic: str, address: str, text: str, extra: Map
     if "@" in parts.netloc:
         raise ValueError(
             f"{scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}: an address cannot have a user and a password; set "
-            "TWEETWIRE_BRIDGE_REDIS_USER and TWEETWIRE_BRIDGE_REDIS_PASSWORD"
+            f"{ENGINES[scheme].variables}_USER and {ENGINES[scheme].variables}_PASSWORD"
         )
     if parts.fragment:
         raise ValueError(f"{address!r}: an address has no part after '#'")
@@ -150,7 +161,7 @@ def _route(direction: Direction, topic: str, address: str, text: str, extra: Map
         scheme=scheme,
         hosts=_hosts(parts.netloc, scheme, address),
         stream=stream,
-        options=read_options(direction, words, address),
+        options=read_options(direction, ENGINES[scheme].name, words, address),
     )
 
 
@@ -165,7 +176,7 @@ def _hosts(netloc: str, scheme: str, address: str) -> tuple[tuple[str, int], ...
         if not host or not port:
             raise ValueError(f"{address!r}: {part!r} is not HOST or HOST:PORT")
         hosts.append((host, port))
-    if len(hosts) > 1:
+    if len(hosts) > 1 and not ENGINES[scheme].has_nodes:
         raise ValueError(f"{address!r}: give one host; the bridge does not choose among nodes of {scheme}")
     return tuple(hosts)
 

@@ -24,6 +24,17 @@ class EngineSettings(ClientSettings):
     redis_tls_ca: OptionalFile = Field(
         None, description="PEM file of the authority that signed the certificate of Redis (default: the system's)"
     )
+    nats_user: str | None = Field(None, description="user at NATS, if it has users")
+    nats_password: SecretStr | None = Field(
+        None, description="password at NATS; pass it as an environment variable, because others can see flags"
+    )
+    nats_token: SecretStr | None = Field(
+        None, description="token at NATS, if it has one for all clients; pass it as an environment variable"
+    )
+    nats_credentials: OptionalFile = Field(None, description="file with the JWT and the key of a user at NATS")
+    nats_tls_ca: OptionalFile = Field(
+        None, description="PEM file of the authority that signed the certificate of NATS (default: the system's)"
+    )
     engine_timeout: Seconds = Field(
         "10s", validate_default=True, gt=0, description="longest wait for one answer of an engine"
     )

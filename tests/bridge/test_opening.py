@@ -63,6 +63,13 @@ def test_a_route_that_has_left_everything_out_continues_after_it() -> None:
     assert decided(None, 40, 0, 50, noted=note(None, 39)) == Plan(40, 0, is_new=True)
 
 
+def test_a_stream_that_has_removed_all_our_messages_by_its_limits_is_no_loss() -> None:
+    local = Local(BROKER, 30, note(29), 0, 50)
+    assert decide(Found(None, "c1", has_expired=True), local, Policy(), NAME) == Plan(30, 0, is_new=True)
+    other = decide(Found(None, "c2", has_expired=True), local, Policy(), NAME)
+    assert "although the events before 30 were in it" in refusal(other)
+
+
 @pytest.mark.parametrize("is_replaced", [False, True])
 def test_a_deleted_stream_ends_the_route_unless_the_user_chooses(is_replaced: bool) -> None:
     position = 29 if is_replaced else None

@@ -69,6 +69,13 @@ def test_a_mark_is_named_after_the_engine_and_the_stream(stream: str, name: str 
         ("orders -> redis://h/s?linger=5", "linger=5"),
         ("orders -> redis://h/s?create=true", "create=true: write yes or no"),
         ("orders -> redis://h/s?as=a b", "as=a b"),
+        ("orders -> redis://h/s?subject=a", "'subject' is not an option of this route"),
+        ("orders -> nats://h/s?trim=5", "'trim' is not an option of this route; the options are begin, "),
+        ("orders -> nats://h/s?subject=a.*", "subject=a.*: write words with dots between them"),
+        ("orders -> nats://h/s?subject=a..b", "subject=a..b: write words"),
+        ("orders -> nats://h/s?subject=a.{id}", "subject=a.{id}: write words"),
+        ("orders -> nats://h/s?subject=$JS.a", "subject=$JS.a: write words"),
+        ("orders -> nats://a,,b/s", "'' is not HOST or HOST:PORT"),
         (f"orders -> redis://h/s?as={'x' * 121}", "a name has at most 120 characters"),
         ("orders -> redis://h/s?bath=1", "'bath' is not an option of this route; the options are begin, "),
         ("orders -> redis://h/s?batch=1&batch=2", "the option batch is given twice"),
@@ -89,6 +96,15 @@ def test_a_password_in_an_address_is_refused_and_not_shown() -> None:
     with pytest.raises(ValueError, match="TWEETWIRE_BRIDGE_REDIS_PASSWORD") as refused:
         parse_out("orders -> redis://me:secret@h/s")
     assert "secret" not in str(refused.value)
+
+
+def test_an_address_of_nats_names_servers_and_subjects() -> None:
+    route = parse_out("tweets -> nats://a,b:1,[::1]/TWEETS?subject=tw.{broker}.tweets.{key}&replicas=3")
+    assert route.hosts == (("a", 4222), ("b", 1), ("::1", 4222))
+    assert (route.mark, route.options.subject, route.options.replicas) == ("nats.TWEETS", "tw.{broker}.tweets.{key}", 3)
+    assert str(route) == "tweets -> nats://a:4222,b:1,[::1]:4222/TWEETS"
+    with pytest.raises(ValueError, match="TWEETWIRE_BRIDGE_NATS_PASSWORD"):
+        parse_out("tweets -> tls://me:secret@h/TWEETS")
 
 
 def test_routes_of_a_file_have_the_same_options(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A TCP proxy that cuts the reply to one request after a number of bytes."""
+"""A TCP proxy that cuts one request, or the reply to it, after a number of bytes."""
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -18,16 +18,18 @@ class CuttingProxy:
 
     Args:
         port: The port of the server.
-        mark: Bytes that the request has whose reply is cut.
+        mark: Bytes that the request has which is cut, or whose reply is cut.
 
     Attributes:
         cut_at: The number of bytes of the next such reply that are let through, None for all.
-        cuts: The number of replies that were cut.
+        request_cut_at: The number of bytes of the next such request that are let through, None for all.
+        cuts: The number of requests and replies that were cut.
         longest: The length of the longest such reply that was let through whole.
     """
 
     def __init__(self, port: int, mark: bytes) -> None:
         self.cut_at: int | None = None
+        self.request_cut_at: int | None = None
         self.cuts = 0
         self.longest = 0
         self.port = 0
@@ -65,6 +67,11 @@ class CuttingProxy:
             nonlocal is_marked
             async for data in source:
                 is_marked = self._mark in data
+                if is_marked and self.request_cut_at is not None and len(data) > self.request_cut_at:
+                    await target.send(data[: self.request_cut_at])
+                    self.request_cut_at = None
+                    self.cuts += 1
+                    return
                 await target.send(data)
 
         async def forward_replies(source: ByteReceiveStream, target: ByteSendStream) -> None:

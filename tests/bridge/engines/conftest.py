@@ -1,4 +1,4 @@
-"""The engines under test: the double in memory, and real servers of Redis and Valkey."""
+"""The engines under test: the double in memory, and real servers of Redis, Valkey and NATS."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -9,6 +9,8 @@ from bridge.central import Destination, Origin
 from bridge.engines.memory import MemoryDestination, MemoryOrigin, MemoryStream
 from bridge.engines.redis import RedisDestination, RedisOrigin
 from bridge.engines.redis_link import RedisLogin
+from tests.bridge.engines.jetstream_engine import JetStreamEngine
+from tests.support.nats_servers import NatsServer
 from tests.support.redis_servers import RedisServer, find_server
 
 
@@ -61,7 +63,7 @@ class RedisEngine:
         self.plain.xtrim(self.stream, maxlen=length - count, approximate=False)
 
 
-Engine = MemoryEngine | RedisEngine
+Engine = MemoryEngine | RedisEngine | JetStreamEngine
 
 
 @pytest.fixture(scope="module")
@@ -82,7 +84,7 @@ def start_server(servers: dict[str, RedisServer], name: str, tmp_path_factory: p
     return servers[name]
 
 
-@pytest.fixture(params=["memory", "redis", "valkey"])
+@pytest.fixture(params=["memory", "redis", "valkey", "jetstream"])
 def engine(
     request: pytest.FixtureRequest, servers: dict[str, RedisServer], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Engine]:
@@ -90,10 +92,30 @@ def engine(
     if request.param == "memory":
         yield MemoryEngine()
         return
+    if request.param == "jetstream":
+        jetstream = JetStreamEngine(request.getfixturevalue("nats_server"))
+        yield jetstream
+        jetstream.delete()
+        return
     engine = RedisEngine(start_server(servers, request.param, tmp_path_factory), "orders")
     yield engine
     engine.plain.flushall()
     engine.plain.close()
+
+
+@pytest.fixture(scope="module")
+def nats_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NatsServer]:
+    """A server that the module's tests share."""
+    with NatsServer(tmp_path_factory.mktemp("nats")) as server:
+        yield server
+
+
+@pytest.fixture
+def jetstream_engine(nats_server: NatsServer) -> Iterator[JetStreamEngine]:
+    """A server of NATS without a stream."""
+    engine = JetStreamEngine(nats_server)
+    yield engine
+    engine.delete()
 
 
 @pytest.fixture(params=["redis", "valkey"])
