@@ -20,7 +20,7 @@ from bench.wire import WireReader, connect, publish_all
 
 EVENTS: Final = 1_000_000
 CHUNK: Final = 1000
-LEAD_S: Final = 90.0
+LEAD_S: Final = 60.0
 """How long the publishing of the second part may take until its events are due."""
 
 
@@ -74,6 +74,7 @@ def _measure_due(count: int, home: Path) -> None:
         if late_s > 0:
             print(f"the events were published {late_s:.0f} s after they were due; take fewer of them")
         with _Pings(port) as pings, closing(connect(port)) as consumer:
+            consumer.settimeout(2 * LEAD_S)
             consumer.sendall(b"sub bench as=waiting prefetch=100000\n")
             reader = WireReader(consumer)
             reader.take()

@@ -17,7 +17,7 @@ COLUMNS: Final = (
     ("dead", "dead", "number"),
     ("rate", "settled", "number", True),
     ("settled", "settled in all", "number", True),
-    ("delayed", "in a pause", "number", True),
+    ("delayed", "delayed", "number", True),
     ("redelivered", "redelivered", "number", True),
     ("consumers", "consumers", "number", True),
     ("durable", "durable", "text", True),

@@ -63,7 +63,8 @@ def rows_between(before: Mapping[str, Any], after: Mapping[str, Any], seconds: f
                 SubscriptionRow(
                     *(name, subscription, _rate(settled, one["settled"], seconds)),
                     *(
-                        one["pending"] + one["delayed"] + one["in_flight"],
+                        # The pending events include the delayed ones.
+                        one["pending"] + one["in_flight"],
                         one["in_flight"],
                         one["consumers"],
                         one["dead"],

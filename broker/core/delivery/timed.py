@@ -22,6 +22,8 @@ EXPIRE_MAX: Final = 5_000
 """How many expired events are settled between two ticks."""
 RELEASE_MAX: Final = 1000
 """How many due events are released at a time."""
+RELEASED_AT_ONCE: Final = 2000
+"""How many due events are released in one millisecond of the broker's clock, so that other clients are not delayed."""
 
 Lines: TypeAlias = tuple[list[int], list[bytes]]
 """Offsets, and the line of each."""
@@ -52,6 +54,8 @@ class TimedEvents:
         self._dates = dates
         self._delivery = delivery
         self._expired_since_tick = 0
+        # How many events were released at which time
+        self._released, self._released_ms = 0, 0
         # Subscriptions that have got released events since the last tick, because another one has asked for them
         self._changed: set[Subscription] = set()
 
@@ -61,7 +65,10 @@ class TimedEvents:
         If more events may be found in a later turn, a timer continues then.
         """
         backlog, date_ms = subscription.backlog, self._dates.of(now_ms)
-        left = PASS_MAX if self._expired_since_tick < EXPIRE_MAX else 0
+        if now_ms != self._released_ms:
+            self._released, self._released_ms = 0, now_ms
+        is_busy = self._expired_since_tick >= EXPIRE_MAX or self._released >= RELEASED_AT_ONCE
+        left = 0 if is_busy else PASS_MAX
         while left > 0:
             released = self._release(topic, date_ms) if backlog.returned < RELEASE_MAX else 0
             taken, passed = backlog.take_due(most, aged, left)
@@ -110,4 +117,5 @@ class TimedEvents:
             for other in topic.subscriptions.values():
                 other.backlog.release(due, other.start)
                 self._changed.add(other)
+        self._released += len(due)
         return len(due)

@@ -140,3 +140,31 @@ def test_due_events_are_delivered_to_each_subscription_once(core: Core) -> None:
     again = core.connect()
     assert ids(core.type(again, "sub t as=s prefetch=10")) == []
     assert ids(core.type(again, "unsub t", "sub t as=other prefetch=10")) == ["1s.0", "2s.0"]
+
+
+def test_a_subscription_to_a_pattern_gets_the_due_events_of_each_topic(
+    core: Core, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(timed, "EXPIRE_MAX", 3)
+    session, publisher = core.connect(), core.connect()
+    assert core.type(session, "sub many.* as=all prefetch=2 from=earliest")[0].startswith("+OK sub many.* ")
+    for topic in ("many.a", "many.b"):
+        lines = [f'pub {topic} delay={n + 1}s {{"id":"{topic}.{n}","msg":1}}' for n in range(3)]
+        lines += [f'pub {topic} delay=1s expires=2s {{"id":"{topic}.expired.{n}","msg":1}}' for n in range(10)]
+        core.type(publisher, *lines)
+    assert core.receive(session) == []
+    assert core.type(session, "unsub many.* as=all") == ["+OK unsub many.*"]
+    core.pass_time(5)
+    taken: list[str] = []
+    lines = core.type(session, "sub many.* as=all prefetch=2")
+    for _ in range(100):
+        for line in lines:
+            if line[0] == "{":
+                event = json.loads(line)
+                taken.append(event["id"])
+                lines += core.type(session, f"ack {event['topic']} @{event['offset']}")
+        core.pass_time(0.1)
+        lines = core.receive(session)
+    assert sorted(taken) == [f"many.{topic}.{n}" for topic in "ab" for n in range(3)]
+    assert core.broker.counts["expired"] == 20
+    assert not core.bugs

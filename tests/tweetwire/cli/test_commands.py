@@ -223,7 +223,7 @@ def test_rates_are_the_differences_of_two_answers() -> None:
     rows = rows_between(stats(100, 50, 10, idle=idle), stats(300, 90, 14, idle=idle), 2.0)
     assert (rows.published, rows.delivered) == (100.0, 20.0)
     assert rows.topics == [TopicRow("orders", 100.0, 300, 4096, 2), TopicRow("idle", 0.0, 5, 1, 0)]
-    assert rows.subscriptions == [SubscriptionRow("orders", "billing", 2.0, 10, 1, 2, 3)]
+    assert rows.subscriptions == [SubscriptionRow("orders", "billing", 2.0, 8, 1, 2, 3)]
 
 
 def test_a_new_topic_and_a_restarted_broker_have_no_rate() -> None:
