@@ -9,7 +9,14 @@ from typing import Final
 from tweetwire.protocol.request_reply import REPLIES
 from tweetwire.protocol.retention import Retention
 
-__all__ = ["BROKER_TOPICS", "CONFIDENTIAL_TOPICS", "DEFAULT_RETENTION", "INTERNAL_TOPICS", "PROGRAM_TOPICS"]
+__all__ = [
+    "BROKER_TOPICS",
+    "CONFIDENTIAL_TOPICS",
+    "DEFAULT_RETENTION",
+    "INTERNAL_TOPICS",
+    "PROGRAM_TOPICS",
+    "UNMATCHED_TOPICS",
+]
 
 BROKER_TOPICS: Final = frozenset({"dead_letters", "rejected_lines", "audit"})
 """Topics that only the broker writes, whether or not it has users."""
@@ -26,6 +33,9 @@ They hold payloads, errors or names of other topics' clients. The requester of a
 
 `logger_stats` holds only counts and durations.
 """
+
+UNMATCHED_TOPICS: Final = INTERNAL_TOPICS | {REPLIES}
+"""Topics that belong to no pattern subscription. They can be subscribed to by name."""
 
 DEFAULT_RETENTION: Final[Mapping[str, Retention]] = {
     "rejected_lines": Retention(age_ms=7 * 24 * 3600 * 1000, at_most_bytes=1 << 30),

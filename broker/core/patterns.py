@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from broker.core.access import Access
-from broker.core.internal_topics import INTERNAL_TOPICS
+from broker.core.internal_topics import UNMATCHED_TOPICS
 from broker.core.session import Session
 from broker.core.topic.share import Share
 from broker.core.topic.subscription import Consumer
@@ -61,8 +61,8 @@ class Pattern:
         return self.topic, self.name
 
     def takes(self, topic: str) -> bool:
-        """Whether the pattern takes a topic: it matches, its owner may read the topic, and the topic is not internal."""
-        return topic not in INTERNAL_TOPICS and matches(self.topic, topic) and self.owner.may_read(topic)
+        """Whether the pattern takes a topic: it matches, its owner may read the topic, and patterns may have it."""
+        return topic not in UNMATCHED_TOPICS and matches(self.topic, topic) and self.owner.may_read(topic)
 
     def record(self) -> PatternRecord:
         """Return the record that keeps the pattern."""

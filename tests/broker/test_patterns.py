@@ -74,13 +74,13 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]
 
 
 class Pings:
-    """Sends a ping after the other in a thread, and notes the longest wait for an answer."""
+    """Sends a ping after the other in a thread, and counts the answers."""
 
     def __init__(self, port: int) -> None:
         self._wire = Wire(port)
         self._thread = threading.Thread(target=self._run)
         self._has_ended = False
-        self.longest_s = 0.0
+        self.answered = 0
 
     def __enter__(self) -> "Pings":
         self._thread.start()
@@ -93,9 +93,8 @@ class Pings:
 
     def _run(self) -> None:
         while not self._has_ended:
-            began = time.monotonic()
             assert self._wire.ask("ping") == "+PONG"
-            self.longest_s = max(self.longest_s, time.monotonic() - began)
+            self.answered += 1
 
 
 @pytest.mark.parametrize("name", [" as=s", ""])
@@ -104,15 +103,13 @@ def test_other_clients_are_served_while_a_pattern_is_attached_to_thousands_of_to
 ) -> None:
     wire = Wire(crowded.port)
     with Pings(crowded.port) as pings:
-        began = time.monotonic()
+        before = pings.answered
         reply = wire.ask(f"sub o.*{name} prefetch=1000")
-        took_s = time.monotonic() - began
+        answered = pings.answered - before
     assert f" topics={TOPICS} pending=0 prefetch=1000" in reply
-    # A command in one piece would make a ping wait for the whole time.
-    assert pings.longest_s < took_s / 2, f"a ping of {pings.longest_s:.3f} s in {took_s:.3f} s"
-    with Pings(crowded.port) as pings:
-        assert wire.ask(f"unsub o.*{name}{' end' if name else ''}") == "+OK unsub o.*"
-    assert pings.longest_s < took_s / 2
+    # If the command were carried out in one piece, one ping at most would be answered before its reply, and one beside it.
+    assert answered > 2
+    assert wire.ask(f"unsub o.*{name}{' end' if name else ''}") == "+OK unsub o.*"
     wire.close()
 
 

@@ -7,7 +7,7 @@ Always true:
 - the marks of all topics take at most `MARKS_BYTES_MAX` bytes of memory.
 """
 
-from bisect import bisect_left, insort
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
@@ -182,8 +182,7 @@ def note_mark(kept: dict[str, MarkedRecord], record: MarkedRecord | UnmarkedReco
         )
         return
     before.offset = max(before.offset, record.offset)
-    for one in record.excepted:
-        if one not in before.excepted:
-            insort(before.excepted, one)
+    # A new exception is at or above the offset that the mark had, so few are out of order.
+    before.excepted = sorted({*before.excepted, *record.excepted})
     before.checkpoint = record.checkpoint
     before.owners = list(record.owners)

@@ -241,8 +241,8 @@ def test_a_named_client_resumes_its_patterns(core: Core) -> None:
     assert core.type(session, "hello worker resume") == ["+OK hello worker"]
 
 
-def test_internal_topics_match_no_pattern() -> None:
-    core = Core("rejected_lines", "handler_history", "logger_stats", "t")
+def test_internal_topics_and_replies_match_no_pattern() -> None:
+    core = Core("rejected_lines", "handler_history", "logger_stats", "replies", "t")
     session = core.connect()
     assert core.type(session, "sub > as=s", "sub * as=r") == [
         "+OK sub > as=s topics=1 pending=0 prefetch=1",
