@@ -70,7 +70,7 @@ class Found(Struct, frozen=True):
         position: The offset of our last event in it, None if it has none.
         centre: An identity of the stream. It changes when the stream is deleted and made again.
         is_replaced: Whether our position belongs to an older stream of this name.
-        has_expired: Whether the position is missing because the stream has removed its oldest messages, ours among them.
+        has_expired: Whether the position is missing because the stream has removed all of our messages by its limits.
     """
 
     position: int | None
@@ -140,9 +140,9 @@ class RecordRefused(Exception):
 
 
 class Destination(Protocol):
-    """Where a route outwards writes. One task uses it, and calls `open` again after exceptions.
+    """Where a route outwards writes. One task uses it, and calls `open` again after every exception but RecordRefused.
 
-    RecordRefused is the exception to this: `append` can be called again with other records.
+    After RecordRefused, `append` can be called again with other records.
     """
 
     async def open(self, identity: str) -> Found:

@@ -1,4 +1,4 @@
-"""Compare two copies of one sequence of events, of which the second one may lack, repeat or misplace some. No I/O."""
+"""Compare two copies of one sequence of events: find events that the second copy lacks, repeats or misplaces. No I/O."""
 
 from collections import deque
 from collections.abc import Hashable
@@ -35,7 +35,7 @@ class Differences(Struct):
 
 
 class Comparison:
-    """Takes the expected and the found events in any interleaving, and compares them in order.
+    """Takes the expected and the found events, each in order, and compares them. Expect an event before it is found.
 
     An event has a key that is unique within the sequence, and a content. The memory grows with the distance between the two
     sequences and with the number of missing events, and not with their length.
@@ -48,7 +48,7 @@ class Comparison:
         self._waiting: set[Hashable] = set()
 
     def expect(self, key: Hashable, content: bytes) -> None:
-        """Take the next expected event. It is expected before `find` is called with it."""
+        """Take the next expected event. Call this before `find` gets the same event."""
         self._expected.append((key, content))
         self._waiting.add(key)
 
@@ -57,7 +57,7 @@ class Comparison:
         return key in self._waiting or key in self._skipped
 
     def drop_before(self, key: Hashable) -> None:
-        """Forget the expected events before one, which may be missing for a good reason."""
+        """Forget the expected events before the event `key`. The caller knows that they may be missing."""
         while self._expected and self._expected[0][0] != key:
             self._waiting.discard(self._expected.popleft()[0])
 

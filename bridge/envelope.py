@@ -200,7 +200,7 @@ class IncomingEnvelope:
         return f"{self._name}/{arrival.place}"[-_ID_CHARACTERS_MAX:]
 
     def _takes_whole(self, event: Event, headers: dict[str, str], value: bytes | None) -> bool:
-        """Fill an event from a value that is a whole event. Returns False if the value is another one."""
+        """Fill an event from a value that is a whole event. Returns False for any other value."""
         if not self._is_whole or value is None:
             return False
         try:

@@ -2,11 +2,12 @@
 
 The position lies in the broker, in the write of each event: the checkpoint of the route's producer is the engine's place of the
 newest event. The sequences are 1, 2, 3 … in the order of the stream, and only events of the topic have one. So a second bridge
-on the same route sends the same event with the same sequence, and the broker stores it once. A receipt that says so ends the
-session, and the next one begins after the place that the broker has.
+on the same route sends the same event with the same sequence, and the broker stores it once. A receipt that reports a duplicate
+ends the session. The next session begins after the place that the broker has.
 
 Entries that are left out make no event, so their places would not be stored. Another producer, whose name ends with ``.seen``,
-keeps such a place as its checkpoint, with the sequence of the newest event. It counts only while that is the newest event.
+keeps such a place as its checkpoint, with the sequence of the newest event. The place counts only while that event is the
+newest one.
 """
 
 import re

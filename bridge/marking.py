@@ -45,7 +45,7 @@ class Marking:
         note, excepted = self._note, self.excepted[:_EXCEPTED_MAX]
         if note == self._stored and not excepted:
             return
-        # The mark stands while events are sent again, since it can only grow.
+        # While events are sent again, the mark does not move, since it can only grow.
         mark = max(self._mark, note.through + 1)
         await self._local.set_mark(mark, note, [one for one in excepted if one < mark])
         self._mark = mark

@@ -1,8 +1,7 @@
 """Decide where a route outwards continues, from the facts in the engine and in the broker.
 
 Four facts are compared: the position in the engine, the note that our last mark left in the broker, the mark, and the ends of
-the topic's log. The note is the witness of the events that the engine once had. It shows a stream that was deleted, and a log
-that was copied.
+the topic's log. The note shows which events the engine once had. So a deleted stream and a copied log are recognised.
 """
 
 from typing import Literal, TypeAlias
@@ -71,7 +70,7 @@ class Local(Struct, frozen=True):
 
 
 class Policy(Struct, frozen=True):
-    """The wishes of the user for the cases that are not normal."""
+    """The options that the user has set for a new route and for abnormal cases."""
 
     begin: Begin = "earliest"
     on_lost: OnLost = "fail"

@@ -17,7 +17,7 @@ __all__ = ["NAME_MAX", "Direction", "Options", "read_options"]
 Direction: TypeAlias = Literal["out", "in"]
 
 NAME_MAX: Final = 120
-"""The longest name of a route. A producer of the broker has 128 characters, and some have an ending."""
+"""The longest name of a route. A producer's name has at most 128 characters, and an ending may follow the route's name."""
 _OUT_ONLY: Final = frozenset({"trim", "replicas", "create", "tombstones", "envelope", "subject"})
 _SUBJECT_MAX: Final = 200
 _ENGINE_OF: Final = {"trim": "redis", "db": "redis", "subject": "nats"}

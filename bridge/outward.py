@@ -5,7 +5,7 @@ It ends at the first failure; the next one begins with the table again. The engi
 program. So a batch whose reply was lost is neither lost nor written twice.
 
 The mark is read before the position, and the ends of the log after it. Otherwise another bridge on the same route could move
-them in between, and the table would see a loss that there is not.
+them between two reads, and the table would report a loss that did not happen.
 """
 
 import secrets
@@ -31,7 +31,7 @@ from tweetwire.runtime.program import logger
 __all__ = ["Outward"]
 
 _WAIT_S: Final = 1.0
-"""The longest wait of a read. A session that has ended leaves its last read behind, and the next one waits for the reply."""
+"""The longest wait of a read. If a session ends during a read, the first read of the next session waits for that reply."""
 _IDENTITY_BYTES: Final = 16
 _HOPELESS: Final = frozenset({"bad_name", "forbidden", "unauthenticated"})
 
@@ -46,7 +46,7 @@ class Outward:
         client: The broker.
         reader: Another connection to it, on which reads wait.
         destination: The engine.
-        takes_new_identity: Whether to send the topic as another broker where the position is not ours.
+        takes_new_identity: Whether to send the topic under a new identity if the position in the engine is not ours.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Outward:
         plan = await self._decide(found, broker, mark)
         if isinstance(plan, Refused) and plan.needs_identity:
             logger().warning("sending as another broker from now on", route=str(self.route), reason=plan.why)
-            # A folder that was given an identity since then needs no other one.
+            # If the folder has got a new identity since the mark was set, use that one.
             is_renamed = mark.note is not None and mark.note.broker != broker
             identity, mark = broker if is_renamed else secrets.token_urlsafe(_IDENTITY_BYTES), RouteMark()
             await self._local.unmark()
@@ -179,7 +179,7 @@ class Outward:
             tasks.cancel_scope.cancel()
         failure = failure or marking.failure or self._read_failure
         if not isinstance(failure, BrokerError):
-            # The written events are marked also when the engine is gone.
+            # Mark the written events even if the engine is unreachable now.
             await marking.store()
         if failure is not None:
             raise failure

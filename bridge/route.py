@@ -17,7 +17,7 @@ __all__ = ["ENGINES", "Engine", "Route", "check_routes", "parse_in", "parse_out"
 
 
 class Engine(NamedTuple):
-    """An engine: its name in the names of marks and producers, its default port, and whether an address may name many nodes."""
+    """An engine: its name in marks and producers, its default port, and whether an address may name several nodes."""
 
     name: str
     port: int
@@ -49,10 +49,10 @@ class Route(Struct, frozen=True, kw_only=True):
     Attributes:
         direction: Whether events leave the broker or come in.
         topic: The topic of the broker.
-        scheme: The engine.
+        scheme: The scheme of the address, a key of `ENGINES`.
         hosts: Host and port of the engine, or of each of its nodes.
         stream: The name of the central stream. It may hold ``{broker}`` and ``{topic}``.
-        options: The other wishes.
+        options: The options of the route.
     """
 
     direction: Direction

@@ -23,7 +23,7 @@ class Standing:
         lost: How often the central stream was deleted or made again.
         repeated: The events that the broker had already.
         failures: The sessions that ended by an error.
-        position: The last offset that was sent, or the place that was read, as far as it is a number.
+        position: The last offset that was sent, or the place that was read, if it is a number.
         oldest_ms: The date of the oldest event in hand, None if there is none.
         is_open: Set once the first session is open.
     """
@@ -56,7 +56,7 @@ class Standing:
         return 0.0 if self.oldest_ms is None else max(0.0, time.time() - self.oldest_ms / 1000)
 
     async def pause(self, error: Exception) -> None:
-        """Record a failure and wait before the next try. Each reason is a warning once per outage."""
+        """Record a failure and wait before the next try. Each reason is logged as a warning once per outage."""
         text = str(error) or type(error).__name__
         log = logger().debug if text in self._reasons else logger().warning
         log(_event_of(error), route=self.route, reason=text)

@@ -37,9 +37,9 @@ def parse_route(text: str) -> Route:
 
 
 class VerifySettings(EngineSettings):
-    """Compares topics with their central copies, and ends with status 0 only if no event is missing, doubled or misplaced.
+    """Compares topics with their central copies. The status is 0 only if no event is missing, doubled, misplaced or changed.
 
-    Compared is what the route's mark says is done, so the bridge may run meanwhile.
+    Only the part that the route has already carried is compared, so the bridge may run meanwhile.
     """
 
     model_config = settings_config("python -m bridge verify")
@@ -163,7 +163,7 @@ async def _compare_in(route: Route, settings: VerifySettings, client: Client) ->
     is_over = False
 
     async def expect_through(wanted: str) -> None:
-        """Read entries until the one at a place, as far as there are some before the last one that was taken."""
+        """Read entries up to the place `wanted`, but not beyond the last entry that the route has taken."""
         nonlocal is_over
         while not is_over and not comparison.expects(wanted):
             arrivals: list[Arrival] | None = await anext(entries, None)

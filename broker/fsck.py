@@ -182,7 +182,7 @@ def _beside(directory: Path) -> Iterator[Found]:
 
 
 def _strange(path: Path, name: str, *, is_folder: bool = False) -> Found | None:
-    """Return the finding about a path that is not a regular file (with `is_folder`: not a folder), else None.
+    """Return a finding if `path` is not a regular file, or with `is_folder` if it is not a folder. Else return None.
 
     Such a path, for example a symbolic link or a pipe, is never opened.
     """

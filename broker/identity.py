@@ -20,7 +20,7 @@ __all__ = ["IDENTITY_NAME", "find_identity", "make_identity", "new_identity"]
 
 IDENTITY_NAME: Final = "IDENTITY"
 LENGTH: Final = 22
-"""Of 62 characters each, which is more than 128 bits."""
+"""The number of characters of an identity. With 62 possible characters, 22 have more than 128 bits."""
 _CHARACTERS: Final = string.ascii_letters + string.digits
 
 

@@ -47,7 +47,7 @@ class PoolSize(Struct, frozen=True):
 
 
 class _Load(Struct):
-    """Events for one worker. `deaths_alone` counts the workers that died while they had this single event alone."""
+    """Events for one worker. `deaths_alone` counts the workers that died while this event was their only one."""
 
     events: list[RawEvent]
     deaths_alone: int = 0

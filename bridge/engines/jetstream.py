@@ -1,8 +1,9 @@
 """Append to streams of NATS JetStream.
 
 The position is a header of the newest message of the route's filter, so it is written with the records or not at all. Each
-write is an atomic batch under a condition: the newest message must be the one that was the newest before. In a stream that
-takes the messages of this route alone, the condition is the last sequence of the stream; in others, it is that of the filter.
+write is an atomic batch under a condition: no other message has come since the newest one that we know. In a stream that takes
+the messages of this route alone, the condition names the last sequence of the stream. In other streams, it names the last
+sequence of the filter.
 """
 
 import secrets
@@ -85,7 +86,7 @@ class JetStreamDestination:
             replicas=self._replicas,
             create=self._create,
         )
-        # In this order: a message that is stored between the two is then part of the position and of the condition.
+        # Read the state first: a message that is stored between the two reads is then part of both position and condition.
         newest = await newest_of(self._link, self._stream, subjects.filter)
         who = f"{identity}/{self._topic}"
         size = int(state.config.get("max_msg_size") or -1)
@@ -109,7 +110,8 @@ class JetStreamDestination:
     async def append(self, records: Sequence[Record]) -> None:
         """Write records and the position, or nothing. Raises the errors of `Destination.append`.
 
-        More records than one atomic batch can have are several batches, of which the first ones may be written.
+        More than `_BATCH_MAX` records are written as several atomic batches. After an exception, the first batches may be
+        written.
         """
         pieces = [records[start : start + _BATCH_MAX] for start in range(0, len(records), _BATCH_MAX)]
         if len(pieces) > 1:

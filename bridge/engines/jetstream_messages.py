@@ -20,7 +20,7 @@ __all__ = ["FORGOTTEN", "POSITION", "MessageWriter", "arrival_of", "position_in"
 
 POSITION: Final = "Tweetwire-Position"
 FORGOTTEN: Final = "none"
-"""In place of the offset: the position before this message is void. Such a message is no entry."""
+"""A message with this word in place of the offset makes the position before it void. It is not an entry."""
 
 _JSON: Final = "headers"
 """The attribute whose value is a JSON object, which a header can hold as it is."""
@@ -74,7 +74,7 @@ class MessageWriter:
         return self._command(record, f"{_STATUS}{conditions}", f"{reply} ")
 
     def forgotten(self, conditions: str, reply: str) -> bytes:
-        """Return the command that publishes the message after which there is no position."""
+        """Return the command that publishes a message which makes the position void."""
         headers = f"{_STATUS}{conditions}{self._position}{FORGOTTEN}\r\n\r\n".encode()
         return b"HPUB %b %b %d %d\r\n%b\r\n" % (
             *(self._subjects.of(None).encode(), reply.encode(), len(headers), len(headers), headers),

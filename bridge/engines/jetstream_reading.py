@@ -1,7 +1,7 @@
 """Read a stream of JetStream from any sequence on.
 
-A reader is a consumer without acks that the server forgets by itself. The server numbers what it delivers, so a message that
-got lost on the way is noticed, and the reader begins again after the last one that arrived.
+A reader is a consumer without acks that the server forgets by itself. The server numbers its deliveries, so the reader notices
+a message that got lost on the way. It then begins again after the last message that arrived.
 """
 
 import asyncio
@@ -117,7 +117,7 @@ class _Pull:
 
     Attributes:
         found: The messages that have arrived.
-        over: Done once the request is over. Its result is nothing; it fails if messages are missing.
+        over: A future that is done once the request is over. It fails if messages are missing.
         number: The number that the server gave to the last delivery.
     """
 

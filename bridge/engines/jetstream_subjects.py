@@ -49,7 +49,7 @@ class Subjects:
 
 
 def covers(pattern: str, subject: str) -> bool:
-    """Whether a pattern matches everything that a subject, which may be a pattern too, matches."""
+    """Whether `pattern` matches `subject`. If `subject` is a pattern too: whether `pattern` matches all of its subjects."""
     wanted = subject.split(".")
     for place, word in enumerate(pattern.split(".")):
         if word == ">":

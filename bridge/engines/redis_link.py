@@ -44,7 +44,10 @@ class RedisLogin(Struct, frozen=True):
 
 
 class RedisLink:
-    """A connection for one task. After an error, `connect` makes another one: a late reply must not meet a later command."""
+    """A connection for one task.
+
+    After an error, `connect` makes another one, so that a late reply is not taken for the reply to a later command.
+    """
 
     def __init__(self, login: RedisLogin, key: str) -> None:
         self._login = login

@@ -64,7 +64,7 @@ return {'found', kept, centre, void}
 )
 """Return the position, the stream's identity and whether the position is void. ARGV: field, an identity, whether to create.
 
-The identity is written also if it is there, so that WAIT has a write of this connection to wait for.
+The identity is written even if it is already there, so that WAIT has a write of this connection to wait for.
 """
 
 FORGET: Final = (
@@ -80,7 +80,7 @@ end
 return centre
 """
 )
-"""Delete the position, and give the stream a new identity if this route is the first to see that it was deleted."""
+"""Delete the position, and give a deleted stream a new identity if no other route has done so yet."""
 
 APPEND: Final = (
     _COMMON

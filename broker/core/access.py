@@ -30,7 +30,7 @@ _ADMINISTERING: Final = frozenset({Permission.REDRIVE, Permission.MANAGE, Permis
 
 
 class Owned(Protocol):
-    """A subscription to a topic or to a pattern, as far as permissions need to know it."""
+    """A subscription to a topic or to a pattern, with the attributes that permissions look at."""
 
     @property
     def topic(self) -> str:

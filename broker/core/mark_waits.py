@@ -34,10 +34,10 @@ class MarkWait:
         self.confirmation = confirmation
         self._topic = topic
         self._counts = counts
-        # Below `_floor`, all marks have passed; below `_given_up`, the time is over.
+        # All marks have passed the events below `_floor`. The time of the events below `_given_up` is over.
         self._floor = 0
         self._given_up = 0
-        # (step, offset): in that step of time, the wait for the events below the offset is over
+        # (step, offset): in that step of time, the wait for the events below the offset ends
         self._deadlines: deque[tuple[int, int]] = deque()
         # The sessions whose next reply waits for the event at `first`, as a heap: (first, number of the session, session)
         self._parked: list[tuple[int, int, Session]] = []
@@ -129,7 +129,7 @@ class MarkWaits:
 
     def __init__(self, counts: dict[str, int]) -> None:
         self._counts = counts
-        # Those that new events of a topic may join, and all of a topic
+        # By topic: the waits that new events may join, and all waits that are not over
         self._current: dict[Topic, dict[Confirmation, MarkWait]] = {}
         self._living: dict[Topic, list[MarkWait]] = {}
         self._number = 0

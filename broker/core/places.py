@@ -30,10 +30,12 @@ class Wait(Protocol):
 
 @dataclass(slots=True)
 class Awaited:
-    """The place, in the order of replies, of the confirmation of offsets first…last of a topic, or of `reply` if it is given.
+    """The place of a confirmation in the order of replies: of the events `first` to `last` of a topic.
 
-    The events have `size` bytes of lines. If there is a `wait`, the confirmation waits for it, and a `reply` is without the
-    promise and the line end.
+    If `reply` is given, it is sent in place of the usual confirmation.
+
+    The events have `size` bytes of lines. If there is a `wait`, the confirmation waits for it, and `reply` does not yet have
+    the promise and the line end.
     """
 
     topic: str
@@ -67,7 +69,7 @@ Place: TypeAlias = bytes | Awaited | AwaitedRecord | Answer
 
 
 def held_bytes(place: Place) -> int:
-    """Return the approximate memory of a place in bytes, now or later. It stays constant until the reply is sent."""
+    """Return the approximate memory of a place and its reply, in bytes. It stays constant until the reply is sent."""
     if isinstance(place, bytes):
         return PLACE_BYTES + len(place)
     return PLACE_BYTES + (place.size if isinstance(place, Answer) else len(getattr(place, "reply", None) or b""))

@@ -10,7 +10,8 @@ __all__ = ["EndedPatternRecord", "PatternRecord"]
 class PatternRecord(Struct, tag="pattern"):
     """A durable pattern subscription. Each topic that matches has a subscription with its name.
 
-    It is kept once these subscriptions are. So a topic that has none at a start was created later.
+    The journal has this record only after the records of these subscriptions. So a matching topic that has no subscription
+    at a start was created later.
 
     - `policy`: the policy of the subscription on a new topic.
     - `owners`: the users that own it.

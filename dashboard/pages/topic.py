@@ -134,7 +134,7 @@ class LogBrowser:
         await self._guarded(self._show_found(words, place if is_place(place) else None))
 
     async def _show_found(self, words: str, place: str | None) -> None:
-        """Search the log, from a position on or among the last events."""
+        """Search the log from `place` on, or search the last events if `place` is None."""
         earliest, end = self._bounds()
         at: int | str = place if place is not None else max(earliest, end - SCAN_MAX)
         found: list[StoredEvent] = []

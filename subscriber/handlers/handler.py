@@ -101,7 +101,7 @@ def _error_of(function: Handle, argument: Any) -> BaseException | None:
 
 
 def name_of(function: object) -> str:
-    """Return a function's name for a log, or that of its type; its own text is not used, since reading it may raise."""
+    """Return a function's name for a log, or the name of its type. Do not use `str` or `repr`, since they may raise."""
     name = getattr(function, "__qualname__", None)
     return name if isinstance(name, str) else type(function).__name__
 

@@ -40,6 +40,6 @@ async def test_a_reply_that_is_cut_at_any_byte_neither_loses_nor_doubles(
                 await client.publish("orders", Event(id=f"e{cut + 2}", msg=cut))
                 await until_marked(client, cut + 3)
             assert proxy.cuts == lengths
-            # A reply that lacks nothing but the connection after it is a success.
+            # In the last round the whole reply arrives before the connection is cut, so that round may be a success.
             assert outward.standing.failures >= lengths - 1
     assert [entry["ce_id"] for entry in entries(server, "orders")] == [f"e{number}" for number in range(lengths + 2)]

@@ -74,7 +74,7 @@ def crowded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]
 
 
 class Pings:
-    """Sends a ping after the other in a thread, and counts the answers."""
+    """Sends one ping after another in a thread, and counts the answers."""
 
     def __init__(self, port: int) -> None:
         self._wire = Wire(port)
@@ -107,7 +107,7 @@ def test_other_clients_are_served_while_a_pattern_is_attached_to_thousands_of_to
         reply = wire.ask(f"sub o.*{name} prefetch=1000")
         answered = pings.answered - before
     assert f" topics={TOPICS} pending=0 prefetch=1000" in reply
-    # If the command were carried out in one piece, one ping at most would be answered before its reply, and one beside it.
+    # If the broker carried out the command in one piece, it would answer at most one ping before it and one with its reply.
     assert answered > 2
     assert wire.ask(f"unsub o.*{name}{' end' if name else ''}") == "+OK unsub o.*"
     wire.close()
@@ -155,7 +155,7 @@ def test_random_kills_lose_no_event_of_a_topic_that_matches(tmp_path: Path) -> N
     with BrokerProcess(tmp_path / "data", "--reserve-bytes", "64KiB") as broker:
         wire = Wire(broker.port)
         assert wire.ask("sub o.> as=s").startswith("+OK sub o.>")
-        # The answer comes when the disk has its record, and so that of the pattern.
+        # This reply comes when its record is on the disk. The earlier record of the pattern is then there, too.
         wire.ask("describe other x")
         wire.close()
         for _ in range(ROUNDS):

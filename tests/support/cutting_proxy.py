@@ -18,7 +18,7 @@ class CuttingProxy:
 
     Args:
         port: The port of the server.
-        mark: Bytes that the request has which is cut, or whose reply is cut.
+        mark: Bytes that identify the requests to cut, and the requests whose replies are to be cut.
 
     Attributes:
         cut_at: The number of bytes of the next such reply that are let through, None for all.

@@ -14,7 +14,9 @@ WITHIN_S = 30.0
 def scripted_broker(
     answer: Callable[[bytes], bytes | None], *, is_polite: bool = True, clients: int = 1
 ) -> Iterator[str]:
-    """Greet `clients` connections one by one, and reply to each line with the result of `answer`. None closes the connection.
+    """Greet `clients` connections one by one, and reply to each line with the result of `answer`.
+
+    If `answer` returns None, the connection is closed.
 
     With `is_polite`, ``quit`` is answered without a call of `answer`.
     """

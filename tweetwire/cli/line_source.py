@@ -27,7 +27,7 @@ class LineSource:
         self._rest_bytes = 0
 
     def burst(self) -> Iterator[tuple[int, bytes]]:
-        """Wait for a line, and yield it and the lines after it that are already there. Raises ValueError for one too long."""
+        """Wait for a line. Yield it and the lines after it that are already there. Raises ValueError for too long a line."""
         has_line = False
         while True:
             while self._lines:

@@ -117,7 +117,7 @@ class Marks(ReportCommand, kw_only=True):
 
 
 class Confirm(ReportCommand, kw_only=True):
-    """Set which marks must pass an event before it is confirmed as replicated. Without a flag, show it."""
+    """Set which marks must pass an event before it is confirmed as replicated. Without a flag, show the setting."""
 
     examples = ("tweetwire confirm orders --after central --within 2s", "tweetwire confirm orders --after none")
 

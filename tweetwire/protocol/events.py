@@ -27,8 +27,8 @@ class Event(Struct, forbid_unknown_fields=True, kw_only=True, gc=False):
         producer: A name that, together with `sequence`, makes publishing idempotent.
         sequence: A number ≥ 0 that grows with each event of the producer.
         checkpoint: Stored in the same write as the event.
-        due: The event is not delivered before this time, which is aware, or in milliseconds since 1970 UTC.
-        delay: The same as a duration from the event's arrival at the broker, such as ``5m``.
+        due: The event is not delivered before this time: an aware datetime, or milliseconds since 1970 UTC.
+        delay: The event is not delivered until this long after its arrival at the broker, such as ``5m``.
         expires: The event is not delivered after this time, or after this duration from its arrival.
     """
 

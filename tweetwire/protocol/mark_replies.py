@@ -19,7 +19,7 @@ Promise: TypeAlias = Literal["replicated"]
 class PromiseNotKept(BrokerError):
     """The broker stored an event, but its confirmation has a lesser promise than the publisher asked for.
 
-    The marks had not passed the event in time, or they except it. It may still be replicated later.
+    The marks had not passed the event in time, or one of them excepts it. It may still be replicated later.
 
     Attributes:
         receipt: The confirmation.
@@ -39,7 +39,8 @@ class MarkInfo(Struct, frozen=True):
         excepted: Offsets below the mark whose events are not done.
         checkpoint: The text that was stored with the mark, or None.
         overtaken: Number of events above the mark that retention or a purge has removed since the broker's start.
-        owners: The users that may move or forget the mark, besides administrators. With none, each user who may read may.
+        owners: The users that may move or forget the mark, besides administrators. If there are none, each user who may read
+            the topic may do so.
     """
 
     name: str

@@ -47,12 +47,12 @@ _OPTION: Final = re.compile(rb"([A-Za-z_]+=\S*)\s+")
 
 
 class TimedEvent(IncomingEvent, forbid_unknown_fields=True, kw_only=True, gc=False):
-    """An event with a due time or an expiry, as the broker takes it in. `fix_times` makes whole numbers of its members.
+    """An event with a due time or an expiry, as the broker takes it in. `fix_times` turns its members into integers.
 
     Attributes:
-        due: Not delivered before; a number of milliseconds since 1970 UTC, or a time in ISO 8601.
+        due: The event is not delivered before this time: milliseconds since 1970 UTC, or a time in ISO 8601.
         delay: How long after its arrival the event is due, such as ``5m``. It is never stored.
-        expires: Not delivered after; as `due`, or a duration after the arrival.
+        expires: The event is not delivered after this time: as `due`, or a duration that counts from the arrival.
     """
 
     due: int | str | UnsetType = UNSET
@@ -64,7 +64,7 @@ decode_timed: Final = msgspec.json.Decoder(TimedEvent).decode
 
 
 def normalize_times(event: TimedEvent) -> None:
-    """Check the times of an event as far as this needs no clock, and make numbers of times in ISO 8601.
+    """Check the times of an event as far as this needs no clock, and turn times in ISO 8601 into numbers.
 
     Raises Refusal ``bad_event``.
     """
@@ -82,7 +82,7 @@ def normalize_times(event: TimedEvent) -> None:
 
 
 def fix_times(event: TimedEvent, date_ms: int) -> None:
-    """Make times of the durations of an event that arrives at `date_ms`. Raises Refusal ``bad_event``.
+    """Turn the durations of an event that arrives at `date_ms` into times. Raises Refusal ``bad_event``.
 
     `normalize_times` has checked the event. Afterwards, `due` and `expires` are numbers or not set.
     """

@@ -164,7 +164,7 @@ class Delivery:
                 self._let_wait(subscription, offset, slot, now_ms + subscription.policy.pause_ms(attempts.count))
 
     def detach(self, consumer: Consumer, now_ms: int, *, is_failure: bool, pause_ms: int = 0) -> None:
-        """Remove a consumer, after a pause. Its events go to the other consumers, or wait for a new one."""
+        """Remove a consumer after a pause of `pause_ms`. Its events go to other consumers, or wait for a new one."""
         subscription = consumer.subscription
         if not subscription.is_durable:
             self.discard(consumer)

@@ -37,7 +37,7 @@ class Feeding:
             self.feed(share, now_ms)
 
     def feed(self, share: Share[Consumer], now_ms: int) -> None:
-        """Serve the consumers of a share in their order. A timer continues with those that had no turn."""
+        """Serve the consumers of a share in their order. A timer later serves the consumers that had no turn."""
         queue = share.queue
         turn = max(1, share.room // max(1, len(queue)))
         for _ in range(TURNS_AT_ONCE):

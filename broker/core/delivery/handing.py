@@ -1,4 +1,4 @@
-"""Take events from a backlog and give them to a consumer: they are in flight from here on, and their lines in the outbox."""
+"""Take events from a backlog and give them to a consumer. From then on they are in flight, and their lines in the outbox."""
 
 from broker.core.delivery.ordered import OrderedDelivery, most_at_once
 from broker.core.delivery.timed import Lines, TimedEvents

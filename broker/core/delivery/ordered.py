@@ -55,7 +55,7 @@ class OrderedDelivery:
         ):
             pass
         for consumer in consumers:
-            # A consumer of a pattern waits for room that its events of other topics take.
+            # A consumer of a pattern waits until its events of other topics leave room in the shared prefetch.
             if consumer.share is not None and consumer.share.room <= 0:
                 consumer.share.queue[consumer] = None
 
@@ -138,7 +138,7 @@ class OrderedDelivery:
                 queue = queues.get(key)
                 if queue is None:
                     queue = queues[key] = KeyQueue(key)
-                # Most events find others of their key that wait, so look at these first.
+                # For most events, others of their key already wait or are in flight, so check this first.
                 consumer = None
                 if not queue.parked and len(queue.flying) < FLYING_MAX:
                     consumer = turn.for_key() if queue.owner is None else cast("Consumer", queue.owner)
@@ -168,7 +168,7 @@ class _Found(NamedTuple):
 
 
 class _Turn:
-    """The consumers in turn for the events that no consumer must have. Only those that have room get an event."""
+    """Chooses consumers in turn for the events that any consumer may get. Only consumers with room are chosen."""
 
     def __init__(self, rooms: dict[Consumer, int], count: int) -> None:
         self._rooms = rooms
@@ -177,14 +177,14 @@ class _Turn:
         self._share = self._left = -(-count // max(1, len(rooms)))
 
     def for_key(self) -> Consumer | None:
-        """Return the consumer of a key that has no owner: a different one for each key. None if no consumer has room."""
+        """Return a consumer for a key that has no owner: the next one at each call. None if no consumer has room."""
         consumer = self._first()
         if consumer is not None:
             self._consumers.rotate(-1)
         return consumer
 
     def for_event(self) -> Consumer | None:
-        """Return the consumer of an event without a key, None if no consumer has room."""
+        """Return a consumer for an event without a key, None if no consumer has room."""
         if self._left == 0:
             self._consumers.rotate(-1)
             self._left = self._share

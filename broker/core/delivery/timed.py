@@ -1,6 +1,6 @@
 """Deliver the events of topics that have delayed or expiring events: neither before they are due, nor after they expire.
 
-Dates are compared with the system's clock, so a clock that is set changes when an event is delivered, and nothing else.
+Dates are compared with the system's clock, so setting that clock changes the time of deliveries, and nothing else.
 """
 
 from collections.abc import Mapping
@@ -54,9 +54,9 @@ class TimedEvents:
         self._dates = dates
         self._delivery = delivery
         self._expired_since_tick = 0
-        # How many events were released at which time
+        # The number of events that were released at `_released_ms`
         self._released, self._released_ms = 0, 0
-        # Subscriptions that have got released events since the last tick, because another one has asked for them
+        # Subscriptions that got released events since the last tick because another subscription had asked for them
         self._changed: set[Subscription] = set()
 
     def take_next(self, topic: Topic, subscription: Subscription, most: int, aged: int, now_ms: int) -> list[Taken]:

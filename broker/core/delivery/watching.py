@@ -1,14 +1,14 @@
 """Decide which events of a consumer that promises to ``begin`` have a failed try when it is lost or silent.
 
 The promise lets the broker distinguish an event that a client works on from one that only waits at the client. When the client
-is lost, only the events that it has begun have a failed try. To send ``begin`` before the work costs time, so the broker asks
+is lost, only the events that it has begun have a failed try. Sending ``begin`` before the work costs time, so the broker asks
 for it only where it makes a difference:
 
 - All events that a consumer had when it was lost become suspects. They are delivered again as suspects, and a client begins
-  each suspect before it works on it. So if a client is lost that had begun nothing, no event has a failed try, and the next
-  loss shows which event is the reason.
-- An event may end a client by its arrival. If two clients in a row are lost before they begin anything, with the same suspect
-  first, that suspect has a failed try. So it becomes a dead letter in the end.
+  each suspect before it works on it. So if a client is lost before it begins any event, no event has a failed try. The next
+  loss then shows which event is the reason.
+- An event may crash a client as soon as it arrives. If two clients in a row are lost before they begin anything, with the same
+  suspect first, that suspect has a failed try. So it becomes a dead letter in the end.
 
 A client that promises, and then neither begins nor settles anything, loses its events. It loses all of them once it has been
 silent for the subscription's ``timeout`` with nothing begun. It loses each event at the latest after one ``timeout`` for that

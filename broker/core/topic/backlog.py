@@ -210,7 +210,7 @@ class Backlog:
         return None
 
     def count_before(self, offset: int, priority: int) -> Steps[int | None]:
-        """Return how many events are delivered before a waiting one, None if it does not wait."""
+        """Return how many events are delivered before the event at `offset`, None if that event does not wait."""
         returned = list(self._returned)
         came_back = any((yield from sliced(returned, lambda some: _entry_of(some, offset) is not None)))
         if not came_back and not self._is_ahead(offset, priority):

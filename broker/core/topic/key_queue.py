@@ -54,7 +54,8 @@ _decode = msgspec.json.Decoder(_Keyed).decode
 def keys_of(lines: Sequence[bytes]) -> list[int | None]:
     """Return the hashes of the keys of event lines, None for each event without a key.
 
-    Two keys with the same hash count as one key, so their events wait for each other. A long key takes no memory.
+    Two keys with the same hash count as one key, so their events wait for each other. Only hashes are kept, so a long key takes
+    no more memory than a short one.
     """
     try:
         keys = [event.key for event in map(_decode, lines)]

@@ -171,7 +171,7 @@ class Marks:
 
 
 def note_mark(kept: dict[str, MarkedRecord], record: MarkedRecord | UnmarkedRecord) -> None:
-    """Apply the next record of a topic to the marks as they are `kept` so far, by name."""
+    """Apply the next record of a topic to its marks `kept`, by name, as the earlier records have left them."""
     if isinstance(record, UnmarkedRecord):
         kept.pop(record.name, None)
         return

@@ -54,13 +54,14 @@ class OrderedBacklog(Backlog):
         # When the pause of a parked event ends, and a heap of (due ms, offset) that may name events in no pause
         self._due: dict[int, int] = {}
         self._pauses: list[tuple[int, int]] = []
-        # Queues whose first event may be delivered, by the owner: only to the owner, or for None to any consumer
+        # By owner, the queues whose first event may be delivered now, and only to the owner. Under None: to any consumer.
         self._ready: dict[Owner | None, dict[KeyQueue, None]] = {}
         self.looked_at: dict[int, int] = {}
         # Events that were given to consumers before the subscription was ordered. Nothing is taken until they are settled or
         # given back, since their keys are not known.
         self.strangers: set[int] = set()
-        # Events that were taken back from their owners and are not settled. A consumer may have an older deadline of them.
+        # Events that were taken back from their owners and are not settled. A consumer may still have an older deadline for
+        # them.
         self.taken_back: set[int] = set()
 
     def continuing(self, before: Backlog, start: int, in_flight: Iterable[int]) -> Self:
@@ -135,7 +136,7 @@ class OrderedBacklog(Backlog):
                 self._list(self.queue_of[offset])
 
     def note_out(self, offsets: Collection[int]) -> None:
-        """Note that events are no longer in flight, so that others of their keys may be."""
+        """Note that events are no longer in flight, so that other events of their keys can be delivered."""
         if self.strangers:
             self.strangers.difference_update(offsets)
         queue_of = self.queue_of
@@ -240,7 +241,7 @@ class OrderedBacklog(Backlog):
         return due_ms if due_ms is not None else (yield from super().pause_end(offset))
 
     def count_before(self, offset: int, priority: int) -> Steps[int | None]:
-        """Return how many waiting events have a lower offset than a waiting one, None if it does not wait."""
+        """Return how many waiting events are below `offset`, None if the event at `offset` does not wait."""
         apart = [*self._returned, *((0, *entry) for entry in (*self._parked.items(), *self.looked_at.items()))]
         found = yield from sliced(apart, lambda some: any(entry[1] == offset for entry in some))
         if not any(found) and not self._is_ahead(offset, priority):
@@ -259,7 +260,7 @@ class OrderedBacklog(Backlog):
         return Blocker(earliest, earliest in queue.flying) if earliest < offset else None
 
     def _return(self, queue: KeyQueue, offset: int, slot: int) -> None:
-        """Park an event that was in flight, and after it the later ones of its key that still are."""
+        """Park an event that was in flight, and also the later events of its key that are still in flight."""
         # While the event was out, its queue may have been empty and forgotten.
         self.keys[queue.key] = queue
         later = [one for one in queue.flying if one > offset]

@@ -1,7 +1,7 @@
 """The events of a topic that are not due yet, shared by its subscriptions, and the topics that have such events.
 
-An event with a due time enters the schedule at its commit. It leaves the schedule, it is *released*, when it is due by the
-system's clock and a consumer asks for it. Always true:
+An event with a due time enters the schedule at its commit. It is *released* from the schedule when it is due by the system's
+clock and a consumer asks for it. Always true:
 
 - a scheduled event is visible, so it is in a lane; no subscription has delivered it since the broker's start;
 - a released event never returns to the schedule, so a clock that is set back delays no event twice;
@@ -103,7 +103,7 @@ class Schedule:
         self._agenda.check_room()
 
     def note_event(self, event: TimedEvent, date_ms: int) -> None:
-        """Note an event that was accepted at `date_ms` and has its place. It is scheduled when it is visible."""
+        """Note an event that was accepted at `date_ms` and has got its offset. It is scheduled once it is visible."""
         assert isinstance(event.offset, int) and isinstance(event.priority, int)  # noqa: PT018, S101 — see `place`
         if isinstance(event.expires, int):
             self.expiring = range(self.expiring.start if self.expiring else event.offset, event.offset + 1)

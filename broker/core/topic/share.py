@@ -1,9 +1,9 @@
-"""The prefetch that all consumers of one connection share which belong to one pattern subscription.
+"""The prefetch that the consumers of one connection to one pattern subscription share.
 
 Always true:
 
 - `held` is how many events the consumers have in flight together;
-- a consumer whose topic may have waiting events is in `queue`, or has no room for a reason that ends with a delivery.
+- a consumer whose topic may have waiting events is in `queue`, or has no room until events leave its outbox or are settled.
 
 The consumers in the queue have their turns in order, so that one busy topic does not keep the others from being served.
 """

@@ -36,7 +36,7 @@ class _Parents:
             newest = self._at.setdefault(event.timestamp, {}).setdefault(event.topic, [])
             newest[:] = sorted((*newest, event), key=_offset, reverse=True)[:2]
         self._times = sorted(self._at)
-        # {timestamp: the newest event of all topics, and the newest one of another topic}; the higher offset is the newer.
+        # {timestamp: [the newest event, the newest event of the other topics]}; the event with the higher offset is the newer.
         self._newest = {time: heapq.nlargest(2, map(_first, by.values()), key=_offset) for time, by in self._at.items()}
 
     def of(self, child: KnownEvent) -> KnownEvent | None:

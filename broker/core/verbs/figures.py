@@ -38,7 +38,7 @@ class _Round:
 
 
 class _Table:
-    """A table of one piece of JSON for each topic. It is made again for each group of clients that ask."""
+    """A piece of JSON for each topic. Clients that ask at the same time share one table; the next group gets a new one."""
 
     def __init__(self, desk: Desk, part: Callable[[Topic], Steps[bytes]]) -> None:
         self.size = 0

@@ -63,7 +63,7 @@ class Marking:
         mark.ticket = self._desk.work.keep(record)
 
     def unmark(self, session: Session, command: commands.Unmark, now_ms: int) -> None:
-        """Forget a mark. An unknown one is forgotten already."""
+        """Forget a mark. The reply is the same for a mark that does not exist."""
         topic = self._desk.topics.find(command.topic)
         mark = topic.marks.by_name.get(command.name)
         if mark is not None:

@@ -1,6 +1,7 @@
 """The ends of pattern subscriptions: ``unsub`` of a pattern, lost connections and permissions.
 
-With ``end``, the subscriptions of the pattern end on all its topics, in steps. Nothing is delivered from the command on.
+With ``end``, the subscriptions of the pattern end on all its topics, in steps. Once the command has arrived, the broker
+delivers no more events of the pattern.
 """
 
 from typing import Final
@@ -101,11 +102,11 @@ class PatternEnds:
             else:
                 consumer.prefetch = 0
                 consumer.subscription.consumers.remove(consumer)
-        # The share and its consumers refer to each other.
+        # Break the reference cycle between the share and its consumers.
         share.members.clear()
 
     def _end(self, session: Session, pattern: Pattern, *, is_command: bool = True) -> Steps[Outcome]:
-        """Return the steps that end a pattern and its subscriptions. From now on, nothing is delivered, and none is made."""
+        """Return the steps that end a pattern and its subscriptions. From now on, it gets no events and no further topics."""
         del self._table.by_key[pattern.key]
         for other, share in pattern.shares.items():
             share.close()

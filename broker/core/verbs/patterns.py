@@ -34,7 +34,7 @@ from tweetwire.protocol.verbs import subscribing as commands
 __all__ = ["PatternSubscribing"]
 
 READ_AT_ONCE: Final = 10_000
-"""If a subscription begins farther back, a thread reads the priorities of the events. Otherwise that takes microseconds."""
+"""A subscription that begins more than this many events back has their priorities read in a thread. Fewer take microseconds."""
 
 
 class PatternSubscribing:

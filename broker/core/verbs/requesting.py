@@ -32,7 +32,7 @@ from tweetwire.protocol.verbs.requesting import Request
 __all__ = ["Requesting"]
 
 WAITING_MAX: Final = 1000
-"""The most requests of one connection that may wait. All their replies are in memory only while the connection takes them."""
+"""The most requests of one connection that may wait. Replies that the connection has no room for do not stay in memory."""
 
 _TOKEN_BYTES: Final = 16
 _AGAIN_MS: Final = 1000

@@ -63,7 +63,7 @@ class Verbs:
         }
 
     def note_stored(self, topic: Topic, batch: Batch) -> None:
-        """Send the replies, and continue the handshakes, that waited until the log of a topic had their events."""
+        """Send the replies that waited for a write to the log of a topic, and continue the handshakes that waited for it."""
         self.exactly_once.note_written(topic)
         self._desk.confirm_stored(topic)
         self.reading.waiting.note_visible(topic)

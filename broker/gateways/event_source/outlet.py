@@ -74,7 +74,7 @@ class Outlet:
         return bool(self._repeated) or self._is_refused
 
     def give(self, topic: str, events: list[IncomingEvent]) -> None:
-        """Publish events after those given before. The caller must call `Server.do_work` afterwards."""
+        """Publish events after the events of earlier calls. The caller must call `Server.do_work` afterwards."""
         self._take_replies()
         self.unconfirmed += len(events)
         given = _Given(topic, events)

@@ -69,7 +69,7 @@ class Appender:
 
 @pytest.mark.parametrize(
     ("direction", "count", "step"),
-    # The server keeps at most 50 batches that are not complete, each for 10 s. So a batch is not cut at every byte.
+    # The server keeps at most 50 batches that are not complete, each for 10 s. So do not cut a batch at every byte.
     [("reply", 1, 1), ("reply", 3, 1), ("request", 1, 7), ("request", 3, 31)],
 )
 async def test_an_append_that_is_cut_at_any_byte_is_neither_lost_nor_written_twice(

@@ -145,7 +145,7 @@ def test_a_log_that_lost_its_end_continues_at_the_mark(marked: Marked) -> None:
     log = MemoryLog()
     marked.core.logs.by_topic["t"] = log
     marked.restart(is_folded=False)
-    # No event gets an offset that others know with another event.
+    # The new event gets no offset below the mark, since another system has a different event under that offset.
     assert marked.type('pub t {"id":"n","msg":1}') == "+OK pub t 10 synced"
 
 
@@ -155,7 +155,7 @@ def test_retention_keeps_what_a_mark_has_not_passed(marked: Marked) -> None:
     marked.type("mark t as=fast @9")
     assert marked.forget() == 0
     marked.type("mark t as=slow @9 except @1")
-    # The exception keeps no event.
+    # An exception does not keep its event from retention.
     kept = marked.forget()
     assert 0 < kept <= 9
     assert marked.marks()[1]["excepted"] == ([] if kept > 1 else [1])

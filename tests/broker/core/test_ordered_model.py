@@ -136,7 +136,7 @@ class Model:
         return [offset for first, last in runs for offset in range(first, last + 1)]
 
     def check(self) -> None:
-        # Reading lines ends here, unless it is held, so that the reports below are of one moment.
+        # Finish the reads of lines first, unless they are held, so that the reports below describe one moment.
         self.core.carry_out()
         self.collect()
         assert self.core.bugs == []

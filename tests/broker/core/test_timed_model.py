@@ -108,7 +108,7 @@ class Timed(RuleBasedStateMachine):
     def set_clock(self, seconds: int) -> None:
         self.shift_ms += seconds * 1000
         self.core.broker.set_date_shift(self.shift_ms)
-        # An event that became due and that no consumer has asked for is not due any more.
+        # If the clock was set back, an event that was due and that no consumer has asked for is scheduled again.
         for offset, due_ms, _ in self.core.broker.topics["t"].schedule.events():
             if due_ms > self.date_ms and self.place[offset] == "waiting":
                 self.place[offset] = "scheduled"

@@ -43,7 +43,7 @@ def topics_made_and_dropped(target: Target, size: float) -> int:
 
 
 def patterns_made_and_ended(target: Target, size: float) -> int:
-    """Subscribe to every topic by a pattern, with and without a name, and end that, repeatedly on one connection."""
+    """Make and end subscriptions to a pattern of every topic, with and without a name, repeatedly on one connection."""
     topics, count = max(100, int(MATCHED * size)), max(20, int(PATTERNS * size))
     send_and_wait(target.port, [f"create matched.{n}" for n in range(topics)])
     lines = ["sub matched.* as=p prefetch=1000", "sub matched.>", "unsub matched.>", "unsub matched.* as=p end"]

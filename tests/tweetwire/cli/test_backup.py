@@ -174,7 +174,7 @@ def test_a_restored_broker_answers_as_the_first_one_did(tmp_path: Path, seed: in
 
 @contextmanager
 def working(broker: BrokerProcess) -> Iterator[None]:
-    """Until the end of the block: publish to ``work``, let one event in ten die, and publish a result for each other one."""
+    """Publish to ``work`` until the end of the block. One event in ten dies; each of the others gets a result."""
     end = threading.Event()
 
     def publish() -> None:

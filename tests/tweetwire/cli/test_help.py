@@ -97,5 +97,5 @@ def test_each_command_that_talks_to_a_broker_takes_its_address(name: str) -> Non
     command = load_command(name)
     if issubclass(command, CommandConnection):
         assert "--broker HOST:PORT" in flag_help(name, command, is_all=False)
-        # Rare for all commands but one, whose flag it is.
+        # Only `request` shows it in the short help; for the other commands it is a rarely used flag.
         assert ("--timeout DURATION" in flag_help(name, command, is_all=False)) == (name == "request")

@@ -113,7 +113,7 @@ async def test_a_pipelined_publisher_learns_which_events_are_replicated(broker: 
 
 
 async def test_each_replicated_event_was_below_the_mark_whatever_is_killed(tmp_path: Path, topic: str) -> None:
-    """The mark is an engine's own: it is moved only after the events were copied, so a confirmation never runs ahead."""
+    """The copying task moves the mark only after it has copied the events, so each replicated event must be in the copy."""
     copied: dict[int, str] = {}
     confirmed: dict[int, str] = {}
     with BrokerProcess(tmp_path / "broker") as broker:

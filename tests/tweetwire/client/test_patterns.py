@@ -123,7 +123,7 @@ async def test_after_a_killed_broker_every_event_of_every_topic_comes(opened: Op
             await publish(publisher, "o.b", "3", "4")
             first = await take(subscription, 4)
             await subscription.ack(first[:2])
-            # The answers come when the disk has their records, and so those of the acks before them.
+            # These replies come when their records are on the disk. The earlier records of the acks are then there, too.
             await client.call("pause", "o.a", "s")
             await client.call("resume", "o.a", "s")
             broker.kill()

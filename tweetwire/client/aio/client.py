@@ -203,8 +203,8 @@ class Client(AsyncLifetime, AsyncCommands, AsyncMarks):
             qos: With 2, each event is handed over exactly once; this needs a spool and `as_`. If an earlier process
                 received the event and did not ack it, the event is handed over again with an `attempt` above 1.
             ordered: With ``"key"``, the events of one key go to one consumer of the subscription at a time, in the order of
-                their offsets, whatever their priority. Handle the events of a key one after the other. After a nack,
-                those after it that are here are delivered again, too. ``"none"`` ends the order.
+                their offsets, whatever their priority. Handle the events of a key one after the other. After a nack, the broker
+                takes back the later events of its key that this client has, and delivers them again. ``"none"`` ends the order.
             begins: Promise to call `Subscription.mark_begun` for each event before working on it. A lost connection then
                 counts as a failed try only for begun events.
 

@@ -33,8 +33,9 @@ class AsyncCommands:
         """Publish an event, and wait for the reply of a responder.
 
         The event must have an id that no other waiting request of this client has. The broker stores the request before it
-        confirms it. It is sent once: after BrokerLost or NoReply it may be stored or not, and may be handled or not. Sent
-        again with the same id, it is another event, which a responder can recognise by that id.
+        confirms it. The client sends it once. After NoReply, it is stored, and a responder may still handle it. After
+        BrokerLost, it may or may not be stored. A request that is sent again with the same id is another event; a responder can
+        recognise it by that id.
 
         Args:
             topic: The topic.
@@ -48,8 +49,7 @@ class AsyncCommands:
         Raises:
             NoReply: No reply came in time.
             Refusal: The broker refuses the request, for example because 1,000 requests of this client wait.
-            BrokerLost: The connection was lost before the reply, or the broker did not answer in
-                time.
+            BrokerLost: The connection was lost before the reply, or the broker did not answer in time.
             ValueError: The event cannot be written as JSON, or another request with its id waits.
         """
         line = requests.request_line(topic, timeout_s, encode_event(event))

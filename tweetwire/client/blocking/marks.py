@@ -28,7 +28,7 @@ class BlockingMarks:
             topic: The topic.
             name: Name of the mark, which is made if it does not exist.
             offset: The offset. A mark that is already further stays where it is.
-            excepted: Offsets below `offset` whose events are not done. Those below the mark as it was are ignored.
+            excepted: Offsets below `offset` whose events are not done. Offsets below the mark's previous offset are ignored.
             checkpoint: One word to store with the mark, of at most 4,096 bytes. None keeps the one that it has.
 
         Returns:

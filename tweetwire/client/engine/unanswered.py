@@ -55,7 +55,7 @@ class Unanswered:
         self._commands.append(command)
 
     def add_publishes(self, window: PublishWindow, lines: Sequence[bytes]) -> None:
-        """Add publishes of a publisher that are sent after all others. Consecutive ones are one command."""
+        """Add publishes of a publisher after all other commands. Consecutive publishes of one publisher are one command."""
         run = self._commands[-1] if self._commands else None
         if not isinstance(run, PublishRun) or run.window is not window:
             run = PublishRun(window)

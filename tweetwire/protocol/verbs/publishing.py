@@ -20,8 +20,8 @@ _CHECKPOINT_WORDS: Final = 3
 class Publish(Command, gc=False):
     """``pub <topic> [options] <event>``: store events. Consecutive lines for one topic are one command.
 
-    `wanted` says how these events are confirmed, if not as the topic's other ones. If the command `is_timed`, some of its
-    events may be of the type `TimedEvent`.
+    `wanted` replaces the topic's setting for the confirmations of these events; None keeps the setting. If the command
+    `is_timed`, some of its events may be of the type `TimedEvent`.
     """
 
     permission: ClassVar = Permission.PUBLISH
