@@ -43,7 +43,7 @@ class Marking:
         else:
             _check_owner(session, topic, known)
         mark = topic.marks.make(command.name)
-        is_claimed = _claim(session, mark)
+        is_claimed = _claim(session, mark, is_new=known is None)
         if is_claimed or command.offset >= mark.offset:
             try:
                 self._advance(topic, mark, command)
@@ -92,12 +92,11 @@ class Marking:
 
 
 def _shown(topic: Topic, mark: Mark) -> dict[str, Any]:
-    mark.drop_excepted_below(topic.log.earliest)
     return {
         "name": mark.name,
         "offset": mark.offset,
         "lag": mark.lag(topic.log.earliest, topic.visible),
-        "excepted": mark.excepted,
+        "excepted": mark.excepts(topic.log.earliest, mark.offset),
         "checkpoint": mark.checkpoint,
         "overtaken": mark.overtaken,
         "owners": mark.owners,
@@ -120,13 +119,13 @@ def _check_owner(session: Session, topic: Topic, mark: Mark) -> None:
         raise Refusal("forbidden", f"the mark {mark.name} of {topic.name} belongs to {', '.join(mark.owners)}")
 
 
-def _claim(session: Session, mark: Mark) -> bool:
+def _claim(session: Session, mark: Mark, *, is_new: bool) -> bool:
     """Make the user the owner of a mark without owners. Return whether that changed the mark.
 
     A broker without users makes marks without owners. An administrator becomes the owner only of a mark that is new.
     """
     access = session.access
-    if mark.owners or access is EVERYTHING or (access.is_admin and mark.ticket):
+    if mark.owners or access is EVERYTHING or (access.is_admin and not is_new):
         return False
     mark.owners = (str(access.user),)
     return True

@@ -256,3 +256,23 @@ def test_a_full_disk_refuses_a_new_mark_and_moves_a_known_one(marked: Marked) ->
     marked.type("mark t as=m @5")
     marked.core.broker.set_full_disk("full")
     assert codes([marked.type("mark t as=new @5"), marked.type("mark t as=m @6")]) == ["disk", "+"]
+
+
+def test_a_report_of_removed_exceptions_keeps_the_room_for_marks_right() -> None:
+    marked = Marked()
+    marked.type("mark t as=central @10 except @1 @2 @3")
+    room = marked.core.broker.topics["t"].marks._room
+    marked.type("purge t")
+    assert marked.marks()[0]["excepted"] == []
+    marked.type("unmark t as=central")
+    assert room.used == 0
+
+
+@pytest.mark.parametrize("is_folded", [False, True])
+def test_an_administrator_does_not_become_the_owner_of_an_old_mark(is_folded: bool) -> None:
+    marked = Marked()
+    marked.type("mark t as=central @1")
+    marked.restart(is_folded=is_folded)
+    boss, alice = connect(marked.core, BOSS), connect(marked.core, ALICE)
+    marked.core.type(boss, "mark t as=central @2")
+    assert codes(marked.core.type(alice, "mark t as=central @3")) == ["+"]
