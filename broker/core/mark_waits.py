@@ -152,9 +152,13 @@ class MarkWaits:
 
     def find_again(self, wait: MarkWait, offset: int, topic: Topic) -> MarkWait:
         """Return the wait of an event that was published before. It waits again if it was given up meanwhile."""
-        if wait.has_given_up(offset) and self._has_room(topic) and not self._is_closed:
-            return self._make(topic, wait.confirmation)
-        return wait
+        if not wait.has_given_up(offset) or self._is_closed:
+            return wait
+        # The other events of a run may have made one already.
+        current = self._current.get(topic, {}).get(wait.confirmation)
+        if current is not None and not current.has_given_up(offset):
+            return current
+        return self._make(topic, wait.confirmation) if self._has_room(topic) else wait
 
     def note_marks(self, topic: Topic) -> list[MarkWait]:
         """Note that marks of a topic have changed. Return the waits of the topic."""

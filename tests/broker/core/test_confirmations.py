@@ -242,3 +242,17 @@ def test_only_administrators_set_what_a_topic_waits_for(core: Core) -> None:
         "+",
     ]
     assert codes(core.type(connect(core, BOSS), "confirm t after=a")) == ["+"]
+
+
+def test_duplicates_that_wait_again_wait_together(core: Core, publisher: Session) -> None:
+    numbered = [event(str(n), f',"producer":"p","sequence":{n}') for n in range(mark_waits.TOPIC_WAITS_MAX)]
+    repeated = [f"pub t after=nobody within=1s {one}" for one in numbered]
+    core.type(publisher, *repeated)
+    core.pass_time(0.6)
+    core.type(publisher, f"pub t after=nobody within=1s {event('later')}")
+    core.pass_time(0.6)
+    again = core.connect()
+    assert core.type(again, *repeated) == []
+    assert core.type(core.connect(), f"pub t after=another within=1s {event('other')}") == []
+    core.pass_time(1.2)
+    assert len(core.receive(again)) == mark_waits.TOPIC_WAITS_MAX
