@@ -27,6 +27,7 @@ from tweetwire.protocol.errors import Refusal
 from tweetwire.protocol.events import IncomingEvent
 from tweetwire.protocol.notices import reply_line, timeout_line
 from tweetwire.protocol.request_reply import REPLIES, REPLY_TO
+from tweetwire.protocol.timing import TimedEvent
 from tweetwire.protocol.verbs.requesting import Request
 
 __all__ = ["Requesting"]
@@ -45,7 +46,7 @@ class _Waiting:
 
     __slots__ = ("id", "offset", "reply", "requester", "topic")
 
-    def __init__(self, requester: "_Requester", topic: str, offset: int, id_: str) -> None:
+    def __init__(self, requester: "_Requester", topic: Topic, offset: int, id_: str) -> None:
         self.requester = requester
         self.topic = topic
         self.offset = offset
@@ -100,10 +101,10 @@ class Requesting:
         desk.topics.make(REPLIES)
         topic = desk.topics.find_or_make(name)
         event.headers = {**(event.headers or {}), REPLY_TO: requester.token}
-        accepted = next(topic.accept([event], now_ms))
+        accepted = next(topic.accept([event], now_ms, is_timed=isinstance(event, TimedEvent)))
         if isinstance(accepted, Refusal):
             raise accepted
-        waiting = requester.waiting[event.id] = _Waiting(requester, name, accepted.first, event.id)
+        waiting = requester.waiting[event.id] = _Waiting(requester, topic, accepted.first, event.id)
         self._waiting += 1
         desk.counts["requests"] += 1
         self._add_deadline(now_ms + command.timeout_ms, waiting)
@@ -141,9 +142,7 @@ class Requesting:
     def note_unstored(self, topic: Topic) -> None:
         """Forget the requests and the replies that the log of a topic does not have."""
         for requester in self._by_session.values():
-            lost = [
-                one for one in requester.waiting.values() if one.topic == topic.name and one.offset >= topic.visible
-            ]
+            lost = [one for one in requester.waiting.values() if one.topic is topic and one.offset >= topic.visible]
             for waiting in lost:
                 self._end(waiting)
         if topic.name == REPLIES:
@@ -203,12 +202,12 @@ class Requesting:
     def _send(self, waiting: _Waiting, line: bytes) -> None:
         self._end(waiting)
         self._desk.counts["replied"] += 1
-        self._desk.notify(waiting.requester.session, reply_line(waiting.topic, waiting.offset, line))
+        self._desk.notify(waiting.requester.session, reply_line(waiting.topic.name, waiting.offset, line))
 
     def _give_up(self, waiting: _Waiting) -> None:
         self._end(waiting)
         self._desk.counts["unreplied"] += 1
-        self._desk.notify(waiting.requester.session, timeout_line(waiting.topic, waiting.offset, waiting.id))
+        self._desk.notify(waiting.requester.session, timeout_line(waiting.topic.name, waiting.offset, waiting.id))
 
     def _end(self, waiting: _Waiting) -> None:
         del waiting.requester.waiting[waiting.id]

@@ -288,3 +288,23 @@ def test_random_requests_end_exactly_once(seed: int) -> None:
         collect(one)
     assert not any(sessions.values())
     assert core.bugs == []
+
+
+def test_a_delayed_request_is_delivered_when_it_is_due(core: Core) -> None:
+    core.type(core.connect(), f"request t {ask('r-1', delay='5m', expires='1h')}")
+    assert "delay" not in stored(core, 0)
+    responder = core.connect()
+    assert len(core.type(responder, "sub t from=earliest")) == 1
+    core.pass_time(301)
+    assert [json.loads(line)["id"] for line in core.receive(responder)] == ["r-1"]
+
+
+def test_a_failed_write_ends_no_request_to_a_dropped_topic_of_the_same_name(core: Core) -> None:
+    session = core.connect()
+    request(core, session, "r-1", "timeout=1s")
+    other = core.connect()
+    core.type(other, "drop t")
+    core.fail_with = "disk full"
+    assert codes(core.type(other, f"pub t {ask('1')}")) == ["disk"]
+    core.pass_time(1.1)
+    assert core.receive(session) == ['!timeout t 0 "r-1"']
