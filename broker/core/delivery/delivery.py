@@ -41,7 +41,7 @@ class Delivery:
         self.deaths = Deaths(topics, work)
         self.timers: Timers[_Timed] = Timers()
         self._timed = TimedEvents(topics, work, counts, dates, self)
-        self._handing = Handing(work, counts, self._timed)
+        self._handing = Handing(work, counts, self._timed, self.timers)
         self.feeding = Feeding(topics, self.timers, self._handing)
         self._topics = topics
         self._work = work

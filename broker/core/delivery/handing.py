@@ -1,7 +1,10 @@
 """Take events from a backlog and give them to a consumer. From then on they are in flight, and their lines in the outbox."""
 
+from typing import Any
+
 from broker.core.delivery.ordered import OrderedDelivery, most_at_once
 from broker.core.delivery.timed import Lines, TimedEvents
+from broker.core.delivery.timers import Timers
 from broker.core.topic.backlog import Taken
 from broker.core.topic.subscription import Consumer, Subscription
 from broker.core.topic.topic import Topic
@@ -14,11 +17,11 @@ __all__ = ["Handing"]
 class Handing:
     """Gives events to consumers. Lines that are no longer in memory are left to read in `work`."""
 
-    def __init__(self, work: Work, counts: dict[str, int], timed: TimedEvents) -> None:
+    def __init__(self, work: Work, counts: dict[str, int], timed: TimedEvents, timers: Timers[Any]) -> None:
         self._work = work
         self._counts = counts
         self._timed = timed
-        self.ordered = OrderedDelivery(work, counts, self.take_next, self.deliver)
+        self.ordered = OrderedDelivery(work, counts, timers, self.take_next, self.deliver)
 
     def take_next(self, topic: Topic, subscription: Subscription, room: int, aged: int, now_ms: int) -> list[Taken]:
         """Take up to `room` waiting events in their order, or fewer if they are large. See `Backlog.take_next`."""

@@ -7,9 +7,10 @@ further events are taken meanwhile: an event of the same key could overtake thos
 
 from collections import deque
 from collections.abc import Callable
-from typing import Final, NamedTuple, TypeAlias, cast
+from typing import Any, Final, NamedTuple, TypeAlias, cast
 
 from broker.core.delivery.timed import Lines
+from broker.core.delivery.timers import Timers
 from broker.core.topic.backlog import Taken
 from broker.core.topic.kept import settled_record
 from broker.core.topic.key_queue import FLYING_MAX, KeyQueue, keys_of
@@ -26,6 +27,10 @@ Deliver: TypeAlias = Callable[[Topic, Consumer, Lines, int], None]
 
 TAKE_MAX: Final = 1000
 TAKE_BYTES: Final = 1 << 20
+PARKED_A_TURN: Final = 2000
+"""After this many events of a subscription were parked, other clients have their turn."""
+EXPIRED_A_TURN: Final = 500
+"""The same for events that have expired while they were parked, and are settled one after the other."""
 
 
 def most_at_once(topic: Topic) -> int:
@@ -39,24 +44,31 @@ class OrderedDelivery:
     `take` takes events that may be delivered now. `deliver` gives a consumer the lines of events that are in flight with it.
     """
 
-    def __init__(self, work: Work, counts: dict[str, int], take: Take, deliver: Deliver) -> None:
+    def __init__(self, work: Work, counts: dict[str, int], timers: Timers[Any], take: Take, deliver: Deliver) -> None:
         self._work = work
         self._counts = counts
+        self._timers = timers
         self._take = take
         self._deliver = deliver
 
     def pump(self, topic: Topic, subscription: Subscription, backlog: OrderedBacklog, now_ms: int) -> None:
-        """Give waiting events to consumers that have room, until there are no more events or no more room."""
+        """Give waiting events to consumers that have room, until there are no more events or no more room.
+
+        If very many events have to be parked before, or have expired, a timer continues.
+        """
         if backlog.strangers:
             return
         consumers = list(subscription.next_consumers())
+        parked_max, expired_max = backlog.parked + PARKED_A_TURN, subscription.expired.count + EXPIRED_A_TURN
         while self._give_parked(topic, backlog, consumers, now_ms) or self._give_next(
             topic, subscription, backlog, consumers, now_ms
         ):
-            pass
+            if backlog.parked >= parked_max or subscription.expired.count >= expired_max:
+                self._timers.start(now_ms + 1, subscription)
+                break
         for consumer in consumers:
-            # A consumer of a pattern waits until its events of other topics leave room in the shared prefetch.
-            if consumer.share is not None and consumer.share.room <= 0:
+            # A consumer of a pattern waits for room that its events of other topics take, or until its client has read some.
+            if consumer.share is not None and (consumer.share.room <= 0 or not consumer.session.outbox.has_room):
                 consumer.share.queue[consumer] = None
 
     def _give_parked(self, topic: Topic, backlog: OrderedBacklog, consumers: list[Consumer], now_ms: int) -> bool:
@@ -89,7 +101,7 @@ class OrderedDelivery:
         rooms = {consumer: room for consumer in consumers if (room := consumer.room) > 0}
         if not rooms or backlog.looked_at:
             return False
-        taken = self._take(topic, subscription, sum(rooms.values()), 0, now_ms)
+        taken = self._take(topic, subscription, max(backlog.stride, sum(rooms.values())), 0, now_ms)
         if not taken:
             return False
         offsets, slots = _places(taken)
@@ -153,6 +165,8 @@ class OrderedDelivery:
             its_offsets.append(offset)
             its_slots.append(slot)
             its_lines.append(line)
+        # Many events may have to be parked before the next one that can be delivered.
+        backlog.stride = 0 if any(offsets for offsets, _, _ in given.values()) else 2 * len(found.offsets)
         for consumer, (its_offsets, its_slots, its_lines) in given.items():
             if its_offsets:
                 _put_in_flight(consumer, its_offsets, its_slots)

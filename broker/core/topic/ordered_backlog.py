@@ -43,7 +43,10 @@ def continued(before: Backlog, policy: Policy, lanes: Lanes, start: int, in_flig
 class OrderedBacklog(Backlog):
     """The events of an ordered subscription that wait. Those in `looked_at` were taken, and their lines are being read."""
 
-    __slots__ = ("_due", "_parked", "_pauses", "_ready", "keys", "looked_at", "queue_of", "strangers", "taken_back")
+    __slots__ = (
+        *("_due", "_parked", "_pauses", "_ready", "keys", "looked_at", "queue_of", "strangers", "stride"),
+        "taken_back",
+    )
 
     def __init__(self, lanes: Lanes, start: int) -> None:
         super().__init__(lanes, start)
@@ -57,6 +60,8 @@ class OrderedBacklog(Backlog):
         # By owner, the queues whose first event may be delivered now, and only to the owner. Under None: to any consumer.
         self._ready: dict[Owner | None, dict[KeyQueue, None]] = {}
         self.looked_at: dict[int, int] = {}
+        # How many events to take next, even if the consumers have room for fewer
+        self.stride = 0
         # Events that were given to consumers before the subscription was ordered. Nothing is taken until they are settled or
         # given back, since their keys are not known.
         self.strangers: set[int] = set()

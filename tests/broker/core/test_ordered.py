@@ -6,7 +6,10 @@ from typing import Any
 import pytest
 
 from broker.core import Session
+from broker.core.delivery.ordered import EXPIRED_A_TURN, PARKED_A_TURN
+from broker.core.outbox import HIGH_WATER_BYTES
 from broker.core.topic.key_queue import FLYING_MAX
+from broker.core.topic.ordered_backlog import OrderedBacklog
 from tests.broker.core.harness import Core
 from tests.broker.core.users_of_core import answer, codes
 from tweetwire.protocol.verbs.settling import Ack
@@ -361,3 +364,38 @@ def test_an_expired_event_does_not_hold_up_its_key(core: Core) -> None:
 def where(core: Core, session: Session) -> list[int]:
     """Return the offsets in flight with a session."""
     return [offset for consumer in session.consumers_of("t") for offset in consumer.in_flight]
+
+
+def test_a_long_row_of_one_key_is_parked_over_several_turns() -> None:
+    core = Core("t")
+    publish(core, *["a"] * (2 * PARKED_A_TURN), "b")
+    attached(core, 1, prefetch=1)
+    second = attach(core, prefetch=1)
+    backlog = core.broker.topics["t"].subscriptions["s"].backlog
+    assert isinstance(backlog, OrderedBacklog)
+    assert backlog.parked < 2 * PARKED_A_TURN - 1
+    core.pass_time(1)
+    assert received(core, second) == [2 * PARKED_A_TURN]
+
+
+def test_an_ordered_pattern_continues_once_its_client_has_read() -> None:
+    core = Core("a.x")
+    publisher = core.connect()
+    for n in range(20):
+        core.type(publisher, f'pub a.x {{"id":"{n}","msg":"{"x" * (HIGH_WATER_BYTES // 8)}","key":"{n}"}}')
+    session = core.connect()
+    assert offsets(core.type(session, "sub a.* as=s prefetch=100 from=earliest ordered=key")) == list(range(20))
+
+
+def test_events_that_expire_while_they_are_parked_are_settled_over_several_turns() -> None:
+    core = Core("t")
+    publish(core, "a")
+    publish(core, *["a"] * (2 * EXPIRED_A_TURN), expires="10s")
+    first, _ = attached(core, 2, prefetch=1)
+    core.pass_time(11)
+    core.type(first, "ack t @0")
+    subscription = core.broker.topics["t"].subscriptions["s"]
+    assert subscription.expired.count == EXPIRED_A_TURN
+    core.pass_time(1)
+    assert subscription.expired.count == 2 * EXPIRED_A_TURN
+    assert subscription.waiting == 0
