@@ -112,10 +112,12 @@ class Patterns:
         """Return the pattern that a subscription on a topic belongs to."""
         return next((one for one in self if one.name == name and topic in one.topics), None)
 
-    def has_room_for(self, count: int) -> bool:
-        """Whether all patterns together may have `count` more subscriptions and consumers."""
-        used = sum(len(one.topics) + sum(len(share.members) for share in one.shares.values()) for one in self)
-        return used + count <= PLACES_MAX
+    @property
+    def room(self) -> int:
+        """How many more subscriptions and consumers all patterns together may have. This looks at each pattern."""
+        return PLACES_MAX - sum(
+            len(one.topics) + sum(len(share.members) for share in one.shares.values()) for one in self
+        )
 
     def forget_topic(self, topic: str) -> None:
         """Forget a topic that was dropped."""

@@ -81,10 +81,14 @@ class PatternSubscribing:
 
     def note_made(self, topic: Topic) -> None:
         """Add a new topic to the patterns that take it, and attach their connections."""
-        for pattern in self.table.taking(topic.name):
-            if not self.table.has_room_for(1 + len(pattern.shares)):
+        taking = self.table.taking(topic.name)
+        room = self.table.room if taking else 0
+        for pattern in taking:
+            places = 1 + len(pattern.shares)
+            if places > room:
                 self._desk.counts["pattern_topics_left_out"] += 1
                 continue
+            room -= places
             subscription = topic.subscriptions.get(pattern.name)
             if subscription is None:
                 subscription = self._make(pattern, topic, topic.log.earliest)
@@ -175,7 +179,7 @@ class PatternSubscribing:
                 if found is not None and not (is_resumed or _may_adopt(session, pattern, found)):
                     raise not_yours(session, found)
             yield None
-        if (command.pattern, name) not in session.shares and not self.table.has_room_for(places):
+        if (command.pattern, name) not in session.shares and places > self.table.room:
             raise Refusal(
                 "too_many", f"{command.pattern} matches too many topics for this broker; use a narrower pattern"
             )
@@ -233,6 +237,7 @@ class PatternSubscribing:
             subscription.change_policy(subscription.policy.changed(command.change), topic.lanes)
             if subscription.is_durable:
                 self._desk.work.keep(PolicyRecord(topic.name, pattern.name, subscription.policy))
+            self._delivery.pump(subscription, now_ms)
         pattern.topics.add(topic.name)
         self._join(session, share, subscription)
         return subscription.waiting

@@ -118,9 +118,11 @@ class TopicVerbs:
         """Delete the state of a topic whose log was deleted, and notify its consumers."""
         topic = drop.topic
         lost: set[Session] = set()
-        for number, subscription in enumerate(list(topic.subscriptions.values()), 1):
-            lost.update(self._subscribing.end(topic, subscription, f"{drop.session.name} dropped the topic"))
-            if number % SUBSCRIPTIONS_A_SLICE == 0:
+        # Until the topic is forgotten, a pattern may add its subscription.
+        while topic.subscriptions:
+            for subscription in list(topic.subscriptions.values())[:SUBSCRIPTIONS_A_SLICE]:
+                lost.update(self._subscribing.end(topic, subscription, f"{drop.session.name} dropped the topic"))
+            if topic.subscriptions:
                 yield None
         for session in lost:
             self._sessions.note_attached(session)

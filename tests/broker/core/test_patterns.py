@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from broker.core import Access, Session
+from broker.core import Access, Session, patterns
+from broker.core.verbs.topics import SUBSCRIPTIONS_A_SLICE
 from tests.broker.core.harness import Core
 from tests.broker.core.users_of_core import answer, connect
 
@@ -377,3 +378,42 @@ def test_the_number_of_topics_of_all_patterns_is_limited(core: Core, monkeypatch
     publish(core, "orders.left_out", 1)
     assert core.receive(first) == core.receive(second) == []
     assert answer(core, first, "stats")["pattern_topics_left_out"] == 1
+
+
+def test_a_subscription_that_a_pattern_adds_while_a_topic_is_dropped_ends_too() -> None:
+    core = Core("a.x")
+    session, owner = core.connect(), core.connect()
+    for n in range(SUBSCRIPTIONS_A_SLICE + 1):
+        core.type(owner, f"sub a.x as=s{n}")
+    core.hold_drops = True
+    core.type(owner, "drop a.x")
+    (drop,) = core.drops
+    steps = core.broker.has_dropped(drop)
+    next(steps)
+    assert core.type(session, "sub a.* as=p") == ["+OK sub a.* as=p topics=1 pending=0 prefetch=1"]
+    for _ in steps:
+        pass
+    assert core.receive(session)[0].startswith("!ended a.x as=p ")
+    assert not session.shares["a.*", "p"].members
+
+
+def test_each_pattern_of_a_new_topic_counts_towards_the_limit(core: Core, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = core.connect()
+    for n in range(3):
+        core.type(session, f"sub new.* as=s{n}")
+    monkeypatch.setattr(patterns, "PLACES_MAX", 4)
+    core.broker.topic("new.a")
+    assert sorted(core.broker.topics["new.a"].subscriptions) == ["s0", "s1"]
+    assert core.broker.counts["pattern_topics_left_out"] == 1
+
+
+def test_a_pattern_that_is_no_longer_ordered_delivers_at_once_what_waited_for_its_key() -> None:
+    core = Core("a.x")
+    publisher = core.connect()
+    for n in range(3):
+        core.type(publisher, f'pub a.x {{"id":"{n}","msg":1,"key":"k"}}')
+    first, second = core.connect(), core.connect()
+    assert len(core.type(first, "sub a.* as=s from=earliest ordered=key")) == 2
+    core.type(second, "sub a.* as=s prefetch=2")
+    core.type(first, "sub a.* as=s ordered=none")
+    assert places(core.receive(second)) == [("a.x", 1), ("a.x", 2)]
