@@ -19,7 +19,9 @@ __all__ = ["Lines", "TimedEvents"]
 PASS_MAX: Final = 20_000
 """How many events that are not due are passed in one turn, so that other clients are not delayed."""
 EXPIRE_MAX: Final = 5_000
-"""How many expired events are settled between two ticks."""
+"""How many expired events are settled between two ticks, if they are settled together."""
+SETTLING: Final = 5
+"""A consumer with a small prefetch settles them one by one. Each time then costs as much as so many more events."""
 RELEASE_MAX: Final = 1000
 """How many due events are released at a time."""
 RELEASED_AT_ONCE: Final = 2000
@@ -88,7 +90,7 @@ class TimedEvents:
         ]
         if not expired:
             return found
-        self._expired_since_tick += len(expired)
+        self._expired_since_tick += len(expired) + SETTLING
         self._delivery.settle(consumer, expired)
         consumer.subscription.expired.note(expired)
         self._counts["expired"] += len(expired)

@@ -1,5 +1,6 @@
 """The events that a subscription settled without a delivery, since they had expired."""
 
+from collections import deque
 from typing import Final
 
 __all__ = ["Expired"]
@@ -14,7 +15,8 @@ class Expired:
 
     def __init__(self) -> None:
         self.count = 0
-        self._offsets: list[int] = []
+        # A deque takes 600 bytes, and most subscriptions have no such event.
+        self._offsets: deque[int] | tuple[()] = ()
 
     def __contains__(self, offset: int) -> bool:
         return offset in self._offsets
@@ -22,4 +24,6 @@ class Expired:
     def note(self, offsets: list[int]) -> None:
         """Note further events."""
         self.count += len(offsets)
-        self._offsets = [*self._offsets, *offsets][-_KEPT:]
+        if isinstance(self._offsets, tuple):
+            self._offsets = deque(maxlen=_KEPT)
+        self._offsets.extend(offsets)

@@ -168,3 +168,16 @@ def test_a_subscription_to_a_pattern_gets_the_due_events_of_each_topic(
     assert sorted(taken) == [f"many.{topic}.{n}" for topic in "ab" for n in range(3)]
     assert core.broker.counts["expired"] == 20
     assert not core.bugs
+
+
+def test_a_consumer_that_settles_expired_events_one_by_one_gives_others_their_turn() -> None:
+    core = Core("t")
+    publisher = core.connect()
+    core.type(publisher, *(f'pub t {{"id":"{n}","msg":1,"expires":"1s"}}' for n in range(timed.EXPIRE_MAX // 5)))
+    core.pass_time(2)
+    core.type(core.connect(), "sub t as=s from=earliest")
+    expired = core.broker.topics["t"].subscriptions["s"].expired
+    assert 0 < expired.count < timed.EXPIRE_MAX // 5
+    core.pass_time(1)
+    assert expired.count == timed.EXPIRE_MAX // 5
+    assert timed.EXPIRE_MAX // 5 - 1 in expired
