@@ -182,7 +182,8 @@ def note_mark(kept: dict[str, MarkedRecord], record: MarkedRecord | UnmarkedReco
         )
         return
     before.offset = max(before.offset, record.offset)
-    # A new exception is at or above the offset that the mark had, so few are out of order.
-    before.excepted = sorted({*before.excepted, *record.excepted})
+    # A mark may have many exceptions, and many records without new ones.
+    if record.excepted:
+        before.excepted = sorted({*before.excepted, *record.excepted})
     before.checkpoint = record.checkpoint
     before.owners = list(record.owners)

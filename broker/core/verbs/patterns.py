@@ -252,7 +252,11 @@ class PatternSubscribing:
 
     def _join(self, session: Session, share: Share[Consumer], subscription: Subscription) -> None:
         """Attach a connection to a subscription of its pattern, unless it is attached or may not be."""
-        if session.is_attached_to(subscription.topic, subscription.name) or not may_have(session, subscription):
+        # No other pattern with this name has the topic, so its shares need no look.
+        is_attached = (
+            subscription.topic in share.members or (subscription.topic, subscription.name) in session.consumers
+        )
+        if is_attached or not may_have(session, subscription):
             return
         # The share limits the events of all topics, so the consumer of one topic needs no lower limit.
         consumer = Consumer(session, subscription, commands.PREFETCH_MAX, share)
