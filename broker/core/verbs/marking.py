@@ -50,6 +50,8 @@ class Marking:
             except Refusal:
                 if known is None:
                     topic.marks.forget(mark.name)
+                elif is_claimed:
+                    mark.owners = ()
                 raise
         self._desk.reply_after_record(session, mark.ticket, f"+OK mark {topic.name} {mark.name} @{mark.offset}")
         # The other system has the events, also if a crash takes the mark back before its record is on the disk.

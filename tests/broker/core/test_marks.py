@@ -276,3 +276,12 @@ def test_an_administrator_does_not_become_the_owner_of_an_old_mark(is_folded: bo
     boss, alice = connect(marked.core, BOSS), connect(marked.core, ALICE)
     marked.core.type(boss, "mark t as=central @2")
     assert codes(marked.core.type(alice, "mark t as=central @3")) == ["+"]
+
+
+def test_a_refused_command_makes_no_owner(monkeypatch: pytest.MonkeyPatch) -> None:
+    marked = Marked()
+    marked.type("mark t as=central @1")
+    monkeypatch.setattr(core_marks, "EXCEPTED_MAX", 1)
+    alice, bob = connect(marked.core, ALICE), connect(marked.core, BOB)
+    assert codes(marked.core.type(alice, "mark t as=central @5 except @2 @3")) == ["too_many"]
+    assert codes(marked.core.type(bob, "mark t as=central @6")) == ["+"]
