@@ -106,7 +106,7 @@ def test_tables_and_json_show_the_brokers_figures(cli: Cli, client: SyncClient, 
     with Consumer(broker, "sub tweets as=inventory from=earliest prefetch=5 timeout=90s backoff=500ms"):
         stats = client.stats()
         figures = stats["topics"]["tweets"]["subscriptions"]["inventory"]
-        row = {"topic": "tweets", "subscription": "inventory", **figures}
+        row = {"topic": "tweets", "subscription": "inventory", "pattern": None, **figures}
         assert cli.json("topics") == [
             {"topic": name, **{key: report[key] for key in ("earliest", "next", "bytes")}, "subscriptions": count}
             for (name, report), count in zip(stats["topics"].items(), (0, 1), strict=True)
@@ -220,6 +220,8 @@ def test_a_missing_broker_is_one_sentence_and_status_2_for_every_command(
     needed |= {"read": ["t", "earliest"], "retain": ["t"], "backlog": ["t", "--as", "s"]}
     needed |= {"unsub": ["t", "--as", "s", "--end", "--yes"], "seek": ["t", "--as", "s", "--to", "latest"]}
     needed |= {"pause": ["t", "--as", "s"], "resume": ["t", "--as", "s"], "create": ["t"], "drop": ["t", "--yes"]}
+    needed |= {"request": ["t", "1"], "marks": ["t"], "mark": ["t", "--as", "m", "@1"], "confirm": ["t"]}
+    needed |= {"unmark": ["t", "--as", "m"]}
     needed |= {"purge": ["t", "--yes"], "discard": ["t", "all", "--as", "s", "--yes"]}
     for name, entry in COMMANDS.items():
         if "." in entry.module or not issubclass(load_command(name), CommandConnection):
@@ -411,7 +413,7 @@ def test_completion_comes_from_the_brokers_own_help_topics_and_subscriptions(
     with Consumer(broker, "sub tweets as=inventory"), Consumer(broker, "sub users as=mailing"):
         complete = Completion(client).candidates
         assert complete([], "su") == ["sub "]
-        assert complete([], "un") == ["unsettled ", "unsub "]
+        assert complete([], "un") == ["unmark ", "unsettled ", "unsub "]
         assert complete(["sub"], "") == ["dead_letters ", "tweets ", "users "]
         assert complete(["subscribe"], "us") == ["users "]
         assert complete(["sub", "tweets"], "as=") == ["as=inventory "]
