@@ -21,7 +21,7 @@ PASS_MAX: Final = 20_000
 EXPIRE_MAX: Final = 5_000
 """How many expired events are settled between two ticks, if they are settled together."""
 SETTLING: Final = 5
-"""A consumer with a small prefetch settles them one by one. Each time then costs as much as so many more events."""
+"""A consumer with a small prefetch settles them one by one. Settling one alone costs as much as this many in a group."""
 RELEASE_MAX: Final = 1000
 """How many due events are released at a time."""
 RELEASED_AT_ONCE: Final = 2000
