@@ -24,6 +24,8 @@ KILLS = int(os.environ.get("TWEETWIRE_TEST_BRIDGE_KILLS", "10"))
 class Writers:
     """Publishes to the broker and adds to a central stream, at the same time, until stopped. Each event is written once.
 
+    A write whose reply was lost is repeated before the end, since it may have been carried out.
+
     Attributes:
         published: The number of events of the topic `orders`.
         added: The number of entries of the stream `central`.
@@ -49,9 +51,11 @@ class Writers:
                 thread.join()
 
     def _publish(self) -> None:
-        while not self._is_stopped.is_set():
+        is_unsure = False
+        while is_unsure or not self._is_stopped.is_set():
             with suppress(BrokerError), SyncClient(self._broker.address, name="writer", reconnect_s=0) as client:
-                while not self._is_stopped.is_set():
+                while is_unsure or not self._is_stopped.is_set():
+                    is_unsure = True
                     first = self.published
                     # The sequence makes the repetition after a lost connection harmless.
                     batch = [
@@ -60,11 +64,14 @@ class Writers:
                     ]
                     client.publish_many("orders", batch)
                     self.published = first + 20
+                    is_unsure = False
                     time.sleep(0.01)
 
     def _add(self) -> None:
         client = self._server.client()
-        while not self._is_stopped.is_set():
+        is_unsure = False
+        while is_unsure or not self._is_stopped.is_set():
+            is_unsure = True
             try:
                 client.xadd("central", {"data": str(self.added)}, id=f"{self.added + 1}-0")
             except redis.exceptions.ResponseError as error:
@@ -76,6 +83,7 @@ class Writers:
                 time.sleep(0.05)
                 continue
             self.added += 1
+            is_unsure = False
             time.sleep(0.002)
         client.close()
 

@@ -27,12 +27,13 @@ class NatsWriters(Writers):
     def __init__(self, broker: BrokerProcess, server: NatsServer) -> None:
         super().__init__(broker, server)  # type: ignore[arg-type]
         self._address = f"nats://127.0.0.1:{server.port}"
+        self._is_unsure = False
 
     def _add(self) -> None:
         asyncio.run(self._add_messages())
 
     async def _add_messages(self) -> None:
-        while not self._is_stopped.is_set():
+        while self._is_unsure or not self._is_stopped.is_set():
             with suppress(nats.errors.Error, OSError, asyncio.TimeoutError):
                 client = await nats.connect(
                     self._address, allow_reconnect=False, max_reconnect_attempts=1, error_cb=_ignore
@@ -45,7 +46,8 @@ class NatsWriters(Writers):
 
     async def _add_until_lost(self, client: Client) -> None:
         context = client.jetstream(timeout=2)
-        while not self._is_stopped.is_set():
+        while self._is_unsure or not self._is_stopped.is_set():
+            self._is_unsure = True
             try:
                 await context.publish(
                     "central", str(self.added).encode(), headers={"Nats-Expected-Last-Sequence": str(self.added)}
@@ -56,6 +58,7 @@ class NatsWriters(Writers):
                 if last is None or int(last[1]) != self.added + 1:
                     raise
             self.added += 1
+            self._is_unsure = False
             await asyncio.sleep(0.002)
 
 
