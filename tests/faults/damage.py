@@ -4,6 +4,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from random import Random
 from typing import Final
 
+from broker.identity import IDENTITY_NAME
 from broker.log.index import ENTRY_BYTES, entry_at
 from tests.faults.disk import Disk
 from tests.faults.power_cuts import Recording, memory_folder
@@ -23,6 +24,9 @@ class Folder:
         self.disk = Disk()
         self.disk.take(recording.calls[: self.place])
         self.files = self.disk.cut("killed", Random(0))
+        # A damaged identity stops a start with one sentence: with another identity, bridges would take the folder for a copy.
+        # No crash damages it, since the file is replaced as a whole.
+        del self.files[IDENTITY_NAME]
         segments = [content for name, content in self.files.items() if name.endswith(".jsonl")]
         self.originals = frozenset(line for content in segments for line in content.splitlines(keepends=True))
 

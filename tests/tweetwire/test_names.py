@@ -21,11 +21,12 @@ def test_names_that_moved_from_the_broker_are_found_there_with_a_warning() -> No
     assert Client is tweetwire.Client
     with warnings.catch_warnings(record=True):
         warnings.simplefilter("always")
-        assert all(getattr(broker, name) is getattr(tweetwire, name) for name in tweetwire.__all__)
+        assert all(getattr(broker, name) is getattr(tweetwire, name) for name in broker._MOVED)
 
 
 def test_every_name_of_the_library_is_found_under_its_old_name() -> None:
-    new_names: frozenset[str] = frozenset()  # Add the names that the library has got since the move.
+    # The names that the library has got since the move.
+    new_names = frozenset({"MarkInfo", "NoReply", "PromiseNotKept"})
     assert frozenset(tweetwire.__all__) - new_names == broker._MOVED
 
 

@@ -59,7 +59,7 @@ def _here(topics: BrokerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     ("line", "found"),
     [
         ("tai", ["tail"]),
-        ("co", ["comment", "completion", "context"]),
+        ("com", ["comment", "completion"]),
         ("context ", ["add", "list", "remove", "use"]),
         ("bro", ["broker"]),
         ("broker --por", []),
