@@ -74,11 +74,15 @@ soak: $(STAMP) ## clients that misbehave for ten minutes; nothing may be lost (A
 
 # The version of NATS that the tests and the documentation name; Debian's is older and has no atomic batches.
 NATS_SERVER := v2.15.3
+# Debian's Go is too old for this server. Go's own packages are installed here.
+GO ?= $(or $(wildcard /usr/local/go/bin/go),go)
 TWEETWIRE_ENGINES ?= $(HOME)/.cache/tweetwire/engines
 
 engines: ## install the engines that the bridge's tests need and no package brings, in ~/.cache (needs Go)
 	@if ! [ "$$($(TWEETWIRE_ENGINES)/bin/nats-server --version 2>/dev/null)" = "nats-server: $(NATS_SERVER)" ]; then \
-		GOBIN=$(TWEETWIRE_ENGINES)/bin go install github.com/nats-io/nats-server/v2@$(NATS_SERVER); \
+		for pause in 5 20 0; do \
+			GOBIN=$(TWEETWIRE_ENGINES)/bin $(GO) install github.com/nats-io/nats-server/v2@$(NATS_SERVER) && exit 0; sleep $$pause; \
+		done; exit 1; \
 	fi
 
 bench-install: ## install the brokers that the benchmark compares with (Debian, needs root)
