@@ -16,6 +16,7 @@ from tweetwire.backoff import Backoff
 from tweetwire.protocol.errors import StartError
 from tweetwire.runtime.login import Login
 from tweetwire.runtime.program import logger, ready
+from tweetwire.runtime.starting import ended_if_stopped
 
 __all__ = ["connected", "serve"]
 
@@ -24,22 +25,12 @@ _DRAIN_S = 10.0
 
 async def serve(settings: BridgeSettings, stop: anyio.Event) -> None:
     """Carry all routes until `stop` is set. Raises StartError if a person has to change something."""
-    is_ready = anyio.Event()
-
-    async def give_up_when_stopped() -> None:
-        await stop.wait()
-        if not is_ready.is_set():
-            tasks.cancel_scope.cancel()
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(give_up_when_stopped)
-        async with AsyncExitStack() as stack:
-            client = await connected(settings.login(), "bridge", stack)
-            carriers = [await _carrier(route, settings, client, stack) for route in settings.all_routes()]
-            stack.enter_context(watch_routes([carrier.standing for carrier in carriers]))
-            is_ready.set()
-            await _carry(carriers, stop)
-        tasks.cancel_scope.cancel()
+    async with ended_if_stopped(stop) as is_ready, AsyncExitStack() as stack:
+        client = await connected(settings.login(), "bridge", stack)
+        carriers = [await _carrier(route, settings, client, stack) for route in settings.all_routes()]
+        stack.enter_context(watch_routes([carrier.standing for carrier in carriers]))
+        is_ready.set()
+        await _carry(carriers, stop)
 
 
 async def _carry(carriers: Sequence[Inward | Outward], stop: anyio.Event) -> None:

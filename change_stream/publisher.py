@@ -10,6 +10,7 @@ from change_stream.relay import Relay
 from change_stream.settings import ChangeStreamSettings
 from tweetwire.protocol.errors import StartError
 from tweetwire.runtime.program import ready
+from tweetwire.runtime.starting import ended_if_stopped
 
 __all__ = ["serve"]
 
@@ -18,17 +19,8 @@ _DRAIN_S = 10.0
 
 async def serve(settings: ChangeStreamSettings, stop: anyio.Event) -> None:
     """Relay until `stop` is set. Raises StartError or BrokerUnreachable if a server is missing at the start."""
-    is_ready = anyio.Event()
-
-    async def give_up_when_stopped() -> None:
-        await stop.wait()
-        if not is_ready.is_set():
-            tasks.cancel_scope.cancel()
-
-    async with anyio.create_task_group() as tasks:
-        tasks.start_soon(give_up_when_stopped)
+    async with ended_if_stopped(stop) as is_ready:
         await _relay_all(settings, stop, is_ready)
-        tasks.cancel_scope.cancel()
 
 
 async def _relay_all(settings: ChangeStreamSettings, stop: anyio.Event, is_ready: anyio.Event) -> None:

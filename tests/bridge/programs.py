@@ -8,11 +8,12 @@ from typing import Any
 from tests.support.paths import ROOT
 from tests.support.processes import Process
 from tests.support.redis_servers import RedisServer
+from tests.support.stored import events_of
 from tests.support.waiting import until
 from tweetwire import Event, StoredEvent, SyncClient
 from tweetwire.runtime.launching import module_argv
 
-__all__ = ["Bridge", "Entry", "entries", "events_of", "publish", "verified", "wait_for_carried", "wait_for_entries"]
+__all__ = ["Bridge", "Entry", "entries", "publish", "verified", "wait_for_carried", "wait_for_entries"]
 
 Entry = dict[str, str]
 
@@ -30,19 +31,6 @@ def publish(broker: str, topic: str, events: Sequence[Event]) -> None:
     """Publish events, and return once they are stored."""
     with SyncClient(broker, name="test") as client:
         client.publish_many(topic, events)
-
-
-def events_of(broker: str, topic: str) -> list[StoredEvent]:
-    """Return all events of a topic, none if it does not exist."""
-    events: list[StoredEvent] = []
-    with SyncClient(broker, name="test") as client:
-        if topic not in {info.topic for info in client.topics()}:
-            return []
-        offset = 0
-        while (page := client.read(topic, offset, limit=10_000)).events:
-            events += page.events
-            offset = page.next
-    return events
 
 
 def wait_for_carried(broker: str, topic: str, count: int, timeout_s: float = 60) -> list[StoredEvent]:

@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 import redis
 
-from tests.bridge.programs import Bridge, entries, events_of, verified
+from tests.bridge.programs import Bridge, entries, verified
 from tests.support.processes import BrokerProcess
 from tests.support.redis_servers import RedisServer, find_server
+from tests.support.stored import events_of
 from tests.support.waiting import until
 from tweetwire import BrokerError, Event, SyncClient
 from tweetwire.runtime.launching import ProgramProcess

@@ -14,10 +14,11 @@ from nats.js.api import StorageType
 from nats.js.errors import APIError
 
 from tests.bridge.engines.jetstream_engine import JetStreamEngine
-from tests.bridge.programs import Bridge, events_of, verified
+from tests.bridge.programs import Bridge, verified
 from tests.bridge.test_kills import KILLS, Writers, kill_some
 from tests.support.nats_servers import NatsServer
 from tests.support.processes import BrokerProcess
+from tests.support.stored import events_of
 from tests.support.waiting import until
 
 

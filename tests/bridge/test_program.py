@@ -11,7 +11,6 @@ from tests.bridge.conftest import Start
 from tests.bridge.programs import (
     Bridge,
     entries,
-    events_of,
     publish,
     verified,
     wait_for_carried,
@@ -19,6 +18,7 @@ from tests.bridge.programs import (
 )
 from tests.support.processes import BrokerProcess
 from tests.support.redis_servers import RedisServer, find_server
+from tests.support.stored import events_of
 from tests.support.waiting import until
 from tweetwire import Event, SyncClient
 

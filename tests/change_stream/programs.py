@@ -8,8 +8,9 @@ from pymongo.collection import Collection
 
 from tests.support.paths import ROOT
 from tests.support.processes import Process
+from tests.support.stored import events_of
 from tests.support.waiting import until
-from tweetwire import StoredEvent, SyncClient
+from tweetwire import StoredEvent
 
 
 class Publisher(Process):
@@ -24,23 +25,10 @@ class Publisher(Process):
         )
 
 
-def published(broker: str, topic: str) -> list[StoredEvent]:
-    """Return all events of a topic."""
-    events: list[StoredEvent] = []
-    with SyncClient(broker, name="test") as client:
-        if topic not in {info.topic for info in client.topics()}:
-            return []
-        offset = 0
-        while (page := client.read(topic, offset, limit=10_000)).events:
-            events += page.events
-            offset = page.next
-    return events
-
-
 def wait_for(broker: str, topic: str, count: int, timeout_s: float = 20.0) -> list[StoredEvent]:
     """Wait until a topic has `count` events, and return all its events."""
-    until(lambda: len(published(broker, topic)) >= count, timeout_s, lambda: published(broker, topic))
-    return published(broker, topic)
+    until(lambda: len(events_of(broker, topic)) >= count, timeout_s, lambda: events_of(broker, topic))
+    return events_of(broker, topic)
 
 
 def now_token(collection: Collection[dict[str, Any]]) -> Any:

@@ -11,8 +11,9 @@ from pymongo import MongoClient
 from pymongo.database import Database
 
 from demo.mongod import ReplicaSet
-from tests.change_stream.programs import Publisher, published, wait_for
+from tests.change_stream.programs import Publisher, wait_for
 from tests.support.processes import BrokerProcess
+from tests.support.stored import events_of
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.stack
@@ -70,7 +71,7 @@ def _forget(database: Database[dict[str, Any]]) -> None:
 
 
 def changes(broker: BrokerProcess) -> list[Any]:
-    return [json.loads(bytes(event.msg)) for event in published(broker.address, "tweets")]
+    return [json.loads(bytes(event.msg)) for event in events_of(broker.address, "tweets")]
 
 
 def test_without_a_policy_it_says_so_and_ends(left: Callable[..., Publisher], broker: BrokerProcess) -> None:

@@ -13,8 +13,8 @@ from change_stream.outlet import ChangeOutlet
 from change_stream.position_store import PositionStore
 from change_stream.rejected import RejectedChanges
 from change_stream.resume import Stamp, StreamPosition
-from tests.change_stream.programs import published
 from tests.support.processes import BrokerProcess
+from tests.support.stored import events_of
 from tweetwire import Client, Publisher, Receipt, SyncClient
 
 pytestmark = pytest.mark.anyio
@@ -57,7 +57,7 @@ async def test_sequences_continue_and_records_point_after_each_change(client: Cl
     async with client.publisher("tweets") as publisher:
         out = outlet(client, publisher, sequence=7)
         await out.send_changes([change(n) for n in range(500)], stamp)
-    events = published(broker.address, "tweets")
+    events = events_of(broker.address, "tweets")
     assert [event.sequence for event in events] == list(range(8, 508))
     assert [event.id for event in events] == [str(n) for n in range(500)]
     assert str(events[3].checkpoint).startswith("v1/cluster/scope/1710334643.3/8265F1A2B300000003")
@@ -94,7 +94,7 @@ async def test_changes_up_to_a_token_are_passed_over(client: Client, broker: Bro
         await out.send_changes([change(n) for n in range(3, 6)], stamp)
         await out.send_changes([change(n) for n in range(5, 8)], stamp)
         await out.send_changes([change(n) for n in range(8, 10)], stamp)
-    assert [event.id for event in published(broker.address, "tweets")] == ["6", "7", "8", "9"]
+    assert [event.id for event in events_of(broker.address, "tweets")] == ["6", "7", "8", "9"]
 
 
 async def test_a_change_that_cannot_be_converted_is_kept_once_and_the_position_passes_it(
@@ -104,8 +104,8 @@ async def test_a_change_that_cannot_be_converted_is_kept_once_and_the_position_p
     for _ in range(2):  # keep the change twice, as after a crash between the writes to the two topics
         async with client.publisher("tweets") as publisher:
             await outlet(client, publisher).send_changes([change(0), bad], stamp)
-    assert [event.id for event in published(broker.address, "tweets")] == ["0"]
-    (kept,) = published(broker.address, "rejected_changes")
+    assert [event.id for event in events_of(broker.address, "tweets")] == ["0"]
+    (kept,) = events_of(broker.address, "rejected_changes")
     assert kept.decode()["behind"] == stamp(Timestamp(0x65F1A2B3, 1), dict(bad["_id"]))
     position = await client.last("tweets", PRODUCER)
     assert position is not None
@@ -116,5 +116,5 @@ async def test_a_gap_is_numbered_like_a_change(client: Client, broker: BrokerPro
     async with client.publisher("tweets") as publisher:
         out = outlet(client, publisher)
         await out.send_control(Change("gap", "tweets", None, None, None, 5), "v1/cluster/scope/1.1/-")
-    (event,) = published(broker.address, "tweets")
+    (event,) = events_of(broker.address, "tweets")
     assert (event.id, event.sequence, event.checkpoint) == ("tweets", 1, "v1/cluster/scope/1.1/-")

@@ -14,10 +14,11 @@ from bson.raw_bson import RawBSONDocument
 from pymongo.database import Database
 
 from tests.change_stream.conftest import Start
-from tests.change_stream.programs import Publisher, published, wait_for
+from tests.change_stream.programs import Publisher, wait_for
 from tests.support.certificates import files_of
 from tests.support.paths import ROOT
 from tests.support.processes import BrokerProcess
+from tests.support.stored import events_of
 from tests.support.users import entry
 from tests.support.waiting import until
 from tweetwire import StoredEvent, SyncClient
@@ -442,7 +443,7 @@ def test_the_position_moves_past_what_others_write(start: Start, broker: BrokerP
         return (seconds, increment) >= (last.time, last.inc)
 
     until(is_past)
-    assert published(broker.address, "tweets") == []
+    assert events_of(broker.address, "tweets") == []
 
 
 def test_two_publishers_by_mistake_are_reported_and_double_nothing(

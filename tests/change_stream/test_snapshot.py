@@ -21,15 +21,16 @@ from pymongo.database import Database
 from change_stream.convert import document_id
 from demo.mongod import ReplicaSet
 from tests.change_stream.conftest import Start
-from tests.change_stream.programs import Publisher, applied, published, wait_for
+from tests.change_stream.programs import Publisher, applied, wait_for
 from tests.support.processes import BrokerProcess
+from tests.support.stored import events_of
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.stack
 
 
 def operations(broker: BrokerProcess) -> Counter[str]:
-    return Counter(json.loads(bytes(event.msg))["op"] for event in published(broker.address, "tweets"))
+    return Counter(json.loads(bytes(event.msg))["op"] for event in events_of(broker.address, "tweets"))
 
 
 def test_stored_documents_come_first_and_changes_follow(
@@ -136,10 +137,10 @@ def test_killed_at_any_moment_under_load_every_document_is_there_once(
     expected = {document["_id"]: document for document in database.tweets.find()}
 
     def is_complete() -> bool:
-        return publisher.said("snapshot finished") and applied(published(broker.address, "tweets")) == expected
+        return publisher.said("snapshot finished") and applied(events_of(broker.address, "tweets")) == expected
 
     until(is_complete, 60)
-    events = published(broker.address, "tweets")
+    events = events_of(broker.address, "tweets")
     assert [event.sequence for event in events] == list(range(1, len(events) + 1))
     came = Counter(event.id for event in events if event.id.endswith("s"))
     assert len(came) == total
@@ -156,7 +157,7 @@ def test_mongodb_and_the_broker_killed_while_copying(tmp_path: Path, broker: Bro
         tweets.insert_many([{"_id": n, "text": "x" * 200} for n in range(count)])
         flags = ("--map", "tweets=tweets", "--snapshot", "initial", "--chunk-size", "40")
         with Publisher(tmp_path / "log", replica_set.url, broker.address, "copied", *flags) as publisher:
-            until(lambda: len(published(broker.address, "tweets")) > 0)
+            until(lambda: len(events_of(broker.address, "tweets")) > 0)
             replica_set.kill()
             assert not publisher.said("snapshot finished")
             until(lambda: publisher.said("MongoDB unreachable"), 60)
@@ -167,8 +168,8 @@ def test_mongodb_and_the_broker_killed_while_copying(tmp_path: Path, broker: Bro
             broker.start()
             until(lambda: publisher.said("snapshot finished"), 60)
             tweets.insert_one({"_id": "last"})
-            until(lambda: published(broker.address, "tweets")[-1].id == "last")
-            events = published(broker.address, "tweets")
+            until(lambda: events_of(broker.address, "tweets")[-1].id == "last")
+            events = events_of(broker.address, "tweets")
             assert [event.sequence for event in events] == list(range(1, len(events) + 1))
             assert applied(events) == {document_id(document["_id"]): document for document in tweets.find()}
             kinds = Counter((event.id, json.loads(bytes(event.msg))["op"] == "update") for event in events)

@@ -4,7 +4,6 @@ import json
 import resource
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -13,12 +12,13 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from random import Random
-from typing import Any, Final, Self
+from typing import Any, Final
 
 import msgspec
 import pytest
 
 from tests.support.commands import PATIENCE_S, Tweetwire
+from tests.support.consumer import Consumer
 from tests.support.processes import BrokerProcess
 from tests.support.users import entry
 from tests.support.waiting import until
@@ -28,34 +28,6 @@ from tweetwire.cli.backup_form import read_manifest, write_manifest
 from tweetwire.protocol.errors import Refusal, StartError
 
 TOPICS: Final = ("orders", "tweets", "busy", "empty")
-
-
-class Consumer:
-    """A connection that types commands."""
-
-    def __init__(self, broker: BrokerProcess, *commands: str) -> None:
-        self._connection = socket.create_connection(("127.0.0.1", broker.port), PATIENCE_S)
-        self._lines = self._connection.makefile("rb")
-        self._lines.readline()
-        self.type(*commands)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._lines.close()
-        self._connection.close()
-
-    def type(self, *commands: str) -> list[dict[str, Any]]:
-        """Send commands, and return the events that arrived before the last reply."""
-        self._connection.sendall("".join(f"{command}\n" for command in (*commands, "ping")).encode())
-        events, line = [], b""
-        while line != b"+PONG\n":
-            line = self._lines.readline()
-            assert not line.startswith(b"-"), line
-            if line.startswith(b"{"):
-                events.append(json.loads(line))
-        return events
 
 
 def fill(broker: BrokerProcess, client: SyncClient, random: Random) -> None:

@@ -11,11 +11,12 @@ import time
 from collections.abc import Iterable, Iterator
 from contextlib import redirect_stdout, suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pytest
 
 from tests.support.commands import Cli
+from tests.support.consumer import Consumer
 from tests.support.processes import BrokerProcess
 from tweetwire import Client, Event, Refusal, SyncClient
 from tweetwire.cli import main
@@ -62,34 +63,6 @@ def start(*words: str, **options: Any) -> subprocess.Popen[str]:
     return process
 
 
-class Consumer:
-    """A connection that subscribes and settles with typed commands."""
-
-    def __init__(self, broker: BrokerProcess, subscribe: str) -> None:
-        self._connection = socket.create_connection(("127.0.0.1", broker.port), PATIENCE_S)
-        self._lines = self._connection.makefile("rb")
-        self._lines.readline()
-        self.type("hello billing", subscribe)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._lines.close()
-        self._connection.close()
-
-    def type(self, *commands: str) -> list[dict[str, Any]]:
-        """Send commands, and return the events that arrived before the last reply."""
-        self._connection.sendall("".join(f"{command}\n" for command in (*commands, "ping")).encode())
-        events, line = [], b""
-        while line != b"+PONG\n":
-            line = self._lines.readline()
-            assert not line.startswith(b"-"), line
-            if line.startswith(b"{"):
-                events.append(json.loads(line))
-        return events
-
-
 def publish(client: SyncClient, events: Iterable[Event], topic: str = "tweets") -> None:
     client.publish_many(topic, events)
 
@@ -103,7 +76,9 @@ def numbered(count: int) -> Iterator[Event]:
 
 def test_tables_and_json_show_the_brokers_figures(cli: Cli, client: SyncClient, broker: BrokerProcess) -> None:
     publish(client, numbered(1200))
-    with Consumer(broker, "sub tweets as=inventory from=earliest prefetch=5 timeout=90s backoff=500ms"):
+    with Consumer(
+        broker, "hello billing", "sub tweets as=inventory from=earliest prefetch=5 timeout=90s backoff=500ms"
+    ):
         stats = client.stats()
         figures = stats["topics"]["tweets"]["subscriptions"]["inventory"]
         row = {"topic": "tweets", "subscription": "inventory", "pattern": None, **figures}
@@ -129,7 +104,7 @@ def test_explain_shows_the_trace_of_the_last_failed_try_line_by_line(
     cli: Cli, client: SyncClient, broker: BrokerProcess
 ) -> None:
     publish(client, [Event(id="1", msg="x")])
-    with Consumer(broker, "sub tweets as=inventory from=earliest timeout=1h") as consumer:
+    with Consumer(broker, "hello billing", "sub tweets as=inventory from=earliest timeout=1h") as consumer:
         consumer.type(r'nack tweets 1 {"message":"empty","trace":"Traceback:\n  line 7\n\u001b[1mKeyError"}')
         told = cli("explain", "tweets", "1", "--as", "inventory")
     assert "trace of the last failed try:\n  Traceback:\n    line 7\n  \\x1b[1mKeyError\n" in told
@@ -141,8 +116,8 @@ def test_a_dead_event_is_listed_explained_and_redriven_to_its_subscription_alone
     publish(client, [Event(id="1", msg="x"), Event(id="2", msg="y")])
     assert cli("dead") == "there are no dead letters\n"
     with (
-        Consumer(broker, "sub tweets as=other from=earliest prefetch=9") as other,
-        Consumer(broker, "sub tweets as=inventory from=earliest tries=2 timeout=1h") as consumer,
+        Consumer(broker, "hello billing", "sub tweets as=other from=earliest prefetch=9") as other,
+        Consumer(broker, "hello billing", "sub tweets as=inventory from=earliest tries=2 timeout=1h") as consumer,
     ):
         assert "in flight with billing" in cli("explain", "tweets", "1", "--as", "inventory")
         waits = "waits behind 0 others: every consumer has as many in flight as its prefetch allows"
@@ -275,7 +250,7 @@ def test_tail_shows_stored_events_from_the_given_place(cli: Cli, client: SyncCli
 
 def test_tail_follows_and_disturbs_no_consumer(client: SyncClient, broker: BrokerProcess) -> None:
     publish(client, numbered(1))
-    with Consumer(broker, "sub tweets as=inventory from=latest"):
+    with Consumer(broker, "hello billing", "sub tweets as=inventory from=latest"):
         before = client.stats()
         tail = start("tail", "tweets", "--from", "earliest", "--broker", broker.address)
         assert tail.stdout is not None
@@ -354,8 +329,10 @@ def test_events_of_others_cannot_steer_the_terminal(cli: Cli, client: SyncClient
 def test_export_is_what_is_neither_settled_nor_dead(cli: Cli, client: SyncClient, broker: BrokerProcess) -> None:
     publish(client, numbered(12))
     with (
-        Consumer(broker, "sub tweets as=inventory from=earliest prefetch=4 tries=1 max_wait=0s") as consumer,
-        Consumer(broker, "sub tweets as=mailing from=6 prefetch=1 tries=9 backoff=1h") as mailing,
+        Consumer(
+            broker, "hello billing", "sub tweets as=inventory from=earliest prefetch=4 tries=1 max_wait=0s"
+        ) as consumer,
+        Consumer(broker, "hello billing", "sub tweets as=mailing from=6 prefetch=1 tries=9 backoff=1h") as mailing,
     ):
         # Priority 2 first: 2, 5, 8 and 11 are in flight.
         consumer.type("ack tweets @2", 'nack tweets @5 "never"', "ack tweets @8")
@@ -384,8 +361,8 @@ def test_export_of_many_events_agrees_with_stats(
     publish(client, (Event(id=str(n), msg=n, priority=n % 2) for n in range(total)))
     publish(client, [Event(id="only", msg=None)], topic="other")
     with (
-        Consumer(broker, "sub tweets as=inventory from=earliest prefetch=100000") as consumer,
-        Consumer(broker, "sub other as=inventory from=earliest"),
+        Consumer(broker, "hello billing", "sub tweets as=inventory from=earliest prefetch=100000") as consumer,
+        Consumer(broker, "hello billing", "sub other as=inventory from=earliest"),
     ):
         # The settled events leave small and large gaps: a read spans the small ones and skips the large ones.
         left = [n for n in range(total) if n % (2 * GAP) in {0, 1, 7} or n > total - 50]
@@ -410,7 +387,10 @@ def test_completion_comes_from_the_brokers_own_help_topics_and_subscriptions(
 ) -> None:
     publish(client, numbered(1))
     publish(client, numbered(1), topic="users")
-    with Consumer(broker, "sub tweets as=inventory"), Consumer(broker, "sub users as=mailing"):
+    with (
+        Consumer(broker, "hello billing", "sub tweets as=inventory"),
+        Consumer(broker, "hello billing", "sub users as=mailing"),
+    ):
         complete = Completion(client).candidates
         assert complete([], "su") == ["sub "]
         assert complete([], "un") == ["unmark ", "unsettled ", "unsub "]

@@ -7,28 +7,16 @@ import pytest
 
 from tests.support.processes import BrokerProcess
 from tests.support.scripted_broker import scripted_broker
-from tests.tweetwire.client.either_client import CLIENTS, Opener, taken
+from tests.tweetwire.client.either_client import Opener, taken
 from tweetwire import BrokerLost, Event, Refusal, SubscriptionEnded
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(params=list(CLIENTS))
-def opened(request: pytest.FixtureRequest) -> Opener:
-    """Open a client of either kind."""
-    return CLIENTS[request.param]
 
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     with BrokerProcess(tmp_path_factory.mktemp("administering") / "broker") as process:
         yield process
-
-
-@pytest.fixture
-def topic(request: pytest.FixtureRequest) -> str:
-    """A separate topic for each test and client."""
-    return str(request.node.name).replace("[", ".").replace("]", "")[-100:]
 
 
 async def test_a_topic_is_created_once_and_keeps_its_retention(

@@ -8,29 +8,17 @@ import anyio
 import pytest
 
 from tests.support.processes import BrokerProcess
-from tests.tweetwire.client.either_client import CLIENTS, Opener
+from tests.tweetwire.client.either_client import Opener
 from tweetwire import Client, Event, PromiseNotKept, Receipt
 from tweetwire.protocol.confirmation import Confirmation
 
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(params=list(CLIENTS))
-def opened(request: pytest.FixtureRequest) -> Opener:
-    """Open a client of either kind."""
-    return CLIENTS[request.param]
-
-
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     with BrokerProcess(tmp_path_factory.mktemp("confirmations") / "broker") as process:
         yield process
-
-
-@pytest.fixture
-def topic(request: pytest.FixtureRequest) -> str:
-    """A separate topic for each test and client."""
-    return str(request.node.name).replace("[", ".").replace("]", "")[-100:]
 
 
 async def carry(client: Client, topic: str, name: str) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.processes import BrokerProcess
 from tests.support.scripted_broker import scripted_broker
-from tests.tweetwire.client.either_client import CLIENTS, EitherClient, Opener, taken
+from tests.tweetwire.client.either_client import EitherClient, Opener, taken
 from tweetwire import BrokerLost, Client, ClientClosed, Event, ProtocolError, Refusal, SubscriptionEnded, SyncClient
 from tweetwire.client.exactly_once import Spool
 from tweetwire.client.exactly_once.spool import Incoming
@@ -24,18 +24,6 @@ pytestmark = pytest.mark.anyio
 SHORT_S = 0.3
 STORED = b'{"topic":"t","offset":0,"timestamp":1,"id":"m0","priority":0,"msg":1}\n'
 SUBSCRIBED = b"+OK sub t as=s from=0 pending=1 prefetch=200\n"
-
-
-@pytest.fixture(params=list(CLIENTS))
-def opened(request: pytest.FixtureRequest) -> Opener:
-    """Open a client of either kind."""
-    return CLIENTS[request.param]
-
-
-@pytest.fixture
-def topic(request: pytest.FixtureRequest) -> str:
-    """A separate topic for each test and client."""
-    return str(request.node.name).replace("[", ".").replace("]", "")[-100:].lstrip(".")
 
 
 def numbered(count: int) -> list[Event]:

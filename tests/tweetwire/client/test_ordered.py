@@ -6,22 +6,10 @@ import pytest
 
 from tests.support.commands import Tweetwire
 from tests.support.processes import BrokerProcess
-from tests.tweetwire.client.either_client import CLIENTS, Opener, taken
+from tests.tweetwire.client.either_client import Opener, taken
 from tweetwire import Event, Refusal, SyncClient
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(params=list(CLIENTS))
-def opened(request: pytest.FixtureRequest) -> Opener:
-    """Open a client of either kind."""
-    return CLIENTS[request.param]
-
-
-@pytest.fixture
-def topic(request: pytest.FixtureRequest) -> str:
-    """A separate topic for each test and client."""
-    return str(request.node.name).replace("[", ".").replace("]", "")[-100:].lstrip(".")
 
 
 async def test_the_events_of_a_key_are_handled_in_order_after_a_nack(

@@ -5,16 +5,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.processes import BrokerProcess
-from tests.tweetwire.client.either_client import CLIENTS, EitherClient, EitherSubscription, Opener
+from tests.tweetwire.client.either_client import EitherClient, EitherSubscription, Opener
 from tweetwire import Event, Refusal, StoredEvent, SubscriptionEnded
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture(params=list(CLIENTS))
-def opened(request: pytest.FixtureRequest) -> Opener:
-    """Open a client of either kind."""
-    return CLIENTS[request.param]
 
 
 @pytest.fixture

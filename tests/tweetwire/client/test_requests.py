@@ -8,25 +8,13 @@ import pytest
 
 from tests.support.processes import BrokerProcess
 from tests.support.scripted_broker import scripted_broker
-from tests.tweetwire.client.either_client import CLIENTS, EitherClient, EitherSubscription, Opener
+from tests.tweetwire.client.either_client import EitherClient, EitherSubscription, Opener
 from tweetwire import BrokerLost, Client, Event, NoReply, ProtocolError, Refusal, StoredEvent, SyncClient
 
 pytestmark = pytest.mark.anyio
 
 REPLY = b'!reply t 0 {"topic":"replies","offset":0,"timestamp":1,"id":"a","priority":0,"msg":1,"parent":"r"}\n'
 STORED = b"+OK request t 0 synced\n"
-
-
-@pytest.fixture(params=list(CLIENTS))
-def opened(request: pytest.FixtureRequest) -> Opener:
-    """Open a client of either kind."""
-    return CLIENTS[request.param]
-
-
-@pytest.fixture
-def topic(request: pytest.FixtureRequest) -> str:
-    """A separate topic for each test and client."""
-    return str(request.node.name).replace("[", ".").replace("]", "")[-100:].lstrip(".")
 
 
 async def respond(client: EitherClient, subscription: EitherSubscription, count: int) -> list[StoredEvent]:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.processes import BrokerProcess
-from tests.tweetwire.client.either_client import CLIENTS, Opener, taken
+from tests.tweetwire.client.either_client import Opener, taken
 from tweetwire import Event, Refusal, SyncClient
 
 pytestmark = pytest.mark.anyio
@@ -15,22 +15,10 @@ pytestmark = pytest.mark.anyio
 HOUR_MS = 3_600_000
 
 
-@pytest.fixture(params=list(CLIENTS))
-def opened(request: pytest.FixtureRequest) -> Opener:
-    """Open a client of either kind."""
-    return CLIENTS[request.param]
-
-
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     with BrokerProcess(tmp_path_factory.mktemp("timed") / "broker") as process:
         yield process
-
-
-@pytest.fixture
-def topic(request: pytest.FixtureRequest) -> str:
-    """A separate topic for each test and client."""
-    return str(request.node.name).replace("[", ".").replace("]", "")[-100:]
 
 
 async def test_delayed_events_come_after_the_others_and_expired_ones_do_not_come(
