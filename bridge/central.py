@@ -1,16 +1,21 @@
-"""The contracts of a central engine: `Destination` for a route outwards, `Origin` for a route inwards.
+"""The contracts of a central engine: `Destination` for a route outwards, `Origin` for a route inwards, and `Registry`.
 
 An engine stores our position in the same write as the records, and refuses a write whose position is not the stored one. So a
 write whose reply was lost can be examined: the position shows whether it was carried out. Two bridges on one route cannot write
 a record twice, because the second write is refused.
+
+A `Registry` is apart from the routes: there, the brokers that share the engine leave heartbeats for each other.
 """
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from msgspec import Struct
 
 __all__ = [
+    "BROKERS_MAX",
+    "HEARTBEAT_BYTES_MAX",
+    "KEPT_S",
     "Arrival",
     "CentralLost",
     "Destination",
@@ -23,8 +28,16 @@ __all__ = [
     "PositionMoved",
     "Record",
     "RecordRefused",
+    "Registry",
+    "Sighting",
     "Source",
 ]
+
+BROKERS_MAX: Final = 1000
+"""The most brokers of a registry."""
+HEARTBEAT_BYTES_MAX: Final = 64 << 10
+KEPT_S: Final = 24 * 3600.0
+"""How long a registry keeps the last heartbeat of a broker that is silent, in seconds."""
 
 
 class Record(Struct, frozen=True, gc=False):
@@ -71,12 +84,14 @@ class Found(Struct, frozen=True):
         centre: An identity of the stream. It changes when the stream is deleted and made again.
         is_replaced: Whether our position belongs to an older stream of this name.
         has_expired: Whether the position is missing because the stream has removed all of our messages by its limits.
+        log: The id of the topic's log that the position counts in, "" if the position has none.
     """
 
     position: int | None
     centre: str
     is_replaced: bool = False
     has_expired: bool = False
+    log: str = ""
 
 
 class Source(Struct, frozen=True):
@@ -91,6 +106,20 @@ class Source(Struct, frozen=True):
     centre: str
     last: str
     is_replaced: bool = False
+
+
+class Sighting(Struct, frozen=True):
+    """The newest heartbeat of a broker.
+
+    Attributes:
+        broker: The identity of the broker.
+        heartbeat: Its content.
+        age_s: How long ago the engine got it, in seconds. Only the engine's clock measures it.
+    """
+
+    broker: str
+    heartbeat: bytes
+    age_s: float
 
 
 class EngineUnreachable(Exception):
@@ -145,8 +174,12 @@ class Destination(Protocol):
     After RecordRefused, `append` can be called again with other records.
     """
 
-    async def open(self, identity: str) -> Found:
+    async def open(self, identity: str, log: str = "") -> Found:
         """Connect, and return the position of the broker `identity`.
+
+        Args:
+            identity: The identity under which the broker is known in the engine.
+            log: The id of the topic's log, "" if the broker shows none. Each append stores it with the position.
 
         Raises:
             EngineUnreachable: The engine does not answer, or refuses for now.
@@ -204,6 +237,26 @@ class Origin(Protocol):
 
     def entries(self) -> AsyncIterator[list[Arrival]]:
         """Read the whole stream from its first entry to its present end. Raises EngineUnreachable."""
+
+    async def aclose(self) -> None:
+        """Close the connection. `open` makes a new one."""
+
+
+class Registry(Protocol):
+    """Where the brokers that share an engine leave heartbeats. One task uses it, and calls `open` again after every exception.
+
+    It keeps one heartbeat a broker: at most `BROKERS_MAX`, of which the oldest go first, and each for a limited time. No route
+    needs it, so the bridge continues without it.
+    """
+
+    async def open(self) -> None:
+        """Connect. Raises EngineUnreachable, or StartError if the engine will never have a registry for this user."""
+
+    async def announce(self, broker: str, heartbeat: bytes) -> None:
+        """Replace the heartbeat of a broker, which has at most `HEARTBEAT_BYTES_MAX` bytes. Raises the errors of `open`."""
+
+    async def sightings(self) -> list[Sighting]:
+        """Return the newest heartbeat of each broker, in no order. Raises the errors of `open`."""
 
     async def aclose(self) -> None:
         """Close the connection. `open` makes a new one."""

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import SecretStr
 
-from bridge.central import Destination, Origin
+from bridge.central import Destination, Origin, Registry
 from bridge.route import ENGINES, Route
 from bridge.settings import EngineSettings
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from bridge.engines.jetstream_link import NatsLogin
     from bridge.engines.redis_link import RedisLogin
 
-__all__ = ["destination_of", "origin_of"]
+__all__ = ["destination_of", "origin_of", "registry_of"]
 
 
 def destination_of(route: Route, settings: EngineSettings, identity: str) -> Destination:
@@ -50,6 +50,20 @@ def origin_of(route: Route, settings: EngineSettings, identity: str) -> Origin:
     from bridge.engines.redis import RedisOrigin  # noqa: PLC0415 — an engine's library may be missing
 
     return RedisOrigin(_redis_login(route, settings), route.stream_at(identity), batch=route.options.batch)
+
+
+def registry_of(route: Route, settings: EngineSettings) -> Registry | None:
+    """Return the registry of brokers at the engine of a route, not yet connected; None if the engine has none."""
+    match ENGINES[route.scheme].name:
+        case "nats":
+            from bridge.engines.jetstream_registry import JetStreamRegistry  # noqa: PLC0415 — a library may be missing
+
+            return JetStreamRegistry(_nats_login(route, settings), replicas=route.options.replicas)
+        case "redis":
+            from bridge.engines.redis_registry import RedisRegistry  # noqa: PLC0415 — a library may be missing
+
+            return RedisRegistry(_redis_login(route, settings))
+    return None
 
 
 def _redis_login(route: Route, settings: EngineSettings) -> "RedisLogin":

@@ -10,12 +10,14 @@ bridge never sends an event to a stream on its path, and never takes in an event
 
 import base64
 import time
+from collections.abc import Iterable
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import UNSET, Raw, Struct
 
 from bridge.central import Arrival, Record
+from bridge.gaps import Gap
 from tweetwire import Event, StoredEvent
 
 __all__ = ["VIA", "EnvelopeKind", "IncomingEnvelope", "Origination", "OutgoingEnvelope", "ValueKind", "origination_of"]
@@ -93,6 +95,10 @@ class OutgoingEnvelope:
         self._source = f"{_SOURCE}{identity}/{topic}"
         self._second = (-1, "")
 
+    def records(self, events: Iterable[StoredEvent]) -> list[Record]:
+        """Return the records of events, without those of events whose path has the stream or the broker."""
+        return [record for event in events if (record := self.record(event)) is not None]
+
     def record(self, event: StoredEvent) -> Record | None:
         """Return the record of an event, or None if the stream or the broker is on the event's path."""
         headers, path = event.headers, self._identity
@@ -118,11 +124,11 @@ class OutgoingEnvelope:
                 fields += ("headers", _encode(headers).decode())
         return Record(event.offset, event.timestamp, key, value, fields)
 
-    def gap(self, first: int, last: int, timestamp: int) -> Record:
-        """Return the record that says which events were removed before they were sent."""
-        gap = {"topic": self._topic, "broker": self._identity, "first": first, "last": last}
-        reason = "retention removed these events before they were sent"
-        value = _encode({"gap": {**gap, "reason": reason}})
+    def gap(self, gap: Gap, timestamp: int) -> Record:
+        """Return the record that says which events are missing, and why."""
+        first, last = gap.first, gap.last
+        place = {"topic": self._topic, "broker": self._identity, "first": first, "last": last}
+        value = _encode({"gap": {**place, "reason": gap.reason}})
         fields = self._fields(f"gap-{first}-{last}", _GAP_TYPE, timestamp, last, self._identity)
         fields += ("gap_first", str(first))
         return Record(last, timestamp, None, value, fields)

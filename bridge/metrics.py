@@ -1,15 +1,16 @@
 """The Prometheus metrics of a bridge, read from its routes at each scrape."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from prometheus_client import REGISTRY, Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from bridge.presence import Presence
 from bridge.standing import Standing
 
-__all__ = ["RouteCollector", "watch_routes"]
+__all__ = ["PresenceCollector", "RouteCollector", "watch_presences", "watch_routes"]
 
 Read = Callable[[Standing], float]
 
@@ -51,10 +52,54 @@ class RouteCollector(Collector):
         return family
 
 
-@contextmanager
-def watch_routes(standings: Sequence[Standing]) -> Iterator[None]:
+class PresenceCollector(Collector):
+    """The metrics of heartbeats, each labelled with the address of the engine."""
+
+    def __init__(self, presences: Sequence[Presence]) -> None:
+        self._presences = presences
+
+    def collect(self) -> Iterator[Metric]:
+        """Return the current figures."""
+        families: list[tuple[CounterMetricFamily | GaugeMetricFamily, Callable[[Presence], float]]] = [
+            (
+                CounterMetricFamily(
+                    f"{_PREFIX}_heartbeats", "heartbeats that the engine has taken", labels=("centre",)
+                ),
+                lambda one: one.announced,
+            ),
+            (
+                CounterMetricFamily(
+                    f"{_PREFIX}_heartbeat_failures", "heartbeats or views that failed", labels=("centre",)
+                ),
+                lambda one: one.failures,
+            ),
+            (
+                GaugeMetricFamily(f"{_PREFIX}_brokers", "brokers that were seen at the engine", labels=("centre",)),
+                lambda one: one.brokers,
+            ),
+            (
+                GaugeMetricFamily(f"{_PREFIX}_silent_brokers", "those of them that are silent", labels=("centre",)),
+                lambda one: one.silent,
+            ),
+        ]
+        for family, read in families:
+            for presence in self._presences:
+                family.add_metric([presence.centre], read(presence))
+            yield family
+
+
+def watch_presences(presences: Sequence[Presence]) -> AbstractContextManager[None]:
+    """Register the metrics of heartbeats for the length of the context."""
+    return _registered(PresenceCollector(presences))
+
+
+def watch_routes(standings: Sequence[Standing]) -> AbstractContextManager[None]:
     """Register the metrics of routes for the length of the context."""
-    collector = RouteCollector(standings)
+    return _registered(RouteCollector(standings))
+
+
+@contextmanager
+def _registered(collector: Collector) -> Iterator[None]:
     REGISTRY.register(collector)
     try:
         yield

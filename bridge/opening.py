@@ -29,6 +29,7 @@ class MarkNote(Struct, frozen=True):
         position: The offset of our last event in the engine, None if it has none.
         begin: The first offset of the route.
         through: The last offset that needs nothing more: it was sent, left out or rejected.
+        log: The id of the topic's log, "" in a note of an earlier release.
     """
 
     broker: str
@@ -37,6 +38,7 @@ class MarkNote(Struct, frozen=True):
     position: int | None
     begin: int
     through: int
+    log: str = ""
 
     @staticmethod
     def parse(text: str | None) -> "MarkNote | None":
@@ -60,6 +62,7 @@ class Local(Struct, frozen=True):
         note: The note of the mark.
         earliest: The first offset of the log.
         end: The offset that the next event will have.
+        log: The id of the log, "" if the broker shows none.
     """
 
     identity: str
@@ -67,6 +70,7 @@ class Local(Struct, frozen=True):
     note: MarkNote | None
     earliest: int
     end: int
+    log: str = ""
 
 
 class Policy(Struct, frozen=True):
@@ -112,11 +116,17 @@ def decide(found: Found, local: Local, policy: Policy, name: str) -> Plan | Refu
     note = local.note
     if note is not None and note.broker != local.identity:
         return _foreign(
-            local, policy, f"{name}: the mark was set for the broker {note.broker}, and this one is {local.identity}"
+            policy, f"{name}: the mark was set for the broker {note.broker}, and this one is {local.identity}"
+        )
+    before = found.log if found.position is not None else "" if note is None else note.log
+    if before and local.log and before != local.log:
+        return _foreign(
+            policy,
+            f"{name}: the topic was dropped and made again after events of it were sent",
+            "start the bridge once with --new-identity to send it as the topic of another broker",
         )
     if found.position is not None and not found.is_replaced and found.position >= local.end:
         return _foreign(
-            local,
             policy,
             f"{name}: the engine has our event {found.position}, and the topic ends before {local.end}",
         )
@@ -174,14 +184,17 @@ def _from_begin(local: Local, policy: Policy, name: str) -> Plan | Refused:
     return Plan(start, start, is_new=True)
 
 
-def _foreign(local: Local, policy: Policy, why: str) -> Plan | Refused:
+_COPIED = (
+    "the data folder was copied or restored, or another program writes our position; "
+    "give a copied folder another identity (tweetwire fsck --new-identity), and start the bridge once with --new-identity"
+)
+
+
+def _foreign(policy: Policy, why: str, remedy: str = _COPIED) -> Plan | Refused:
     if policy.takes_new_identity:
         # The caller opens the engine again under the new identity, which has no position and no note.
         return Refused(why, needs_identity=True)
-    return Refused(
-        f"{why}; the data folder was copied or restored, or another program writes our position; "
-        "give a copied folder another identity (tweetwire fsck --new-identity), and start the bridge once with --new-identity",
-    )
+    return Refused(f"{why}; {remedy}")
 
 
 def _lost(local: Local, policy: Policy, name: str, why: str, first: int) -> Plan | Refused:

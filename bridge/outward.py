@@ -9,8 +9,9 @@ them between two reads, and the table would report a loss that did not happen.
 """
 
 import secrets
+import time
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import anyio
 import msgspec
@@ -18,13 +19,14 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 
 from bridge.central import CentralLost, Destination, EngineUnreachable, Found, PositionMoved, Record, RecordRefused
 from bridge.envelope import OutgoingEnvelope
+from bridge.gaps import gaps, unbroken
 from bridge.local import LocalTopic, RouteMark
 from bridge.marking import Marking
 from bridge.opening import Local, MarkNote, Plan, Policy, Refused, decide
 from bridge.rejected import RejectedEvents
 from bridge.route import Route
 from bridge.standing import Standing
-from tweetwire import BrokerError, Client, Page, Refusal, StoredEvent
+from tweetwire import BrokerError, Client, Refusal, StoredEvent
 from tweetwire.protocol.errors import StartError
 from tweetwire.runtime.program import logger
 
@@ -36,6 +38,20 @@ _IDENTITY_BYTES: Final = 16
 _HOPELESS: Final = frozenset({"bad_name", "forbidden", "unauthenticated"})
 
 _encode = msgspec.json.Encoder().encode
+
+
+class _Run(NamedTuple):
+    """Events whose offsets follow each other, and their records. An event whose path has the stream has no record."""
+
+    events: Sequence[StoredEvent]
+    records: list[Record]
+
+
+class _Prepared(NamedTuple):
+    """A page of the topic that is ready to be written. `next` is the offset after it."""
+
+    runs: list[_Run]
+    next: int
 
 
 class Outward:
@@ -107,19 +123,20 @@ class Outward:
                 await self.standing.pause(error)
 
     async def _session(self) -> None:
+        log = await self._local.log()
         mark = await self._local.mark()
         broker = self._local.identity()
         identity = broker if mark.note is None or mark.note.broker != broker else mark.note.identity
-        found = await self._destination.open(identity)
-        plan = await self._decide(found, broker, mark)
+        found = await self._destination.open(identity, log)
+        plan = await self._decide(found, broker, mark, log)
         if isinstance(plan, Refused) and plan.needs_identity:
             logger().warning("sending as another broker from now on", route=str(self.route), reason=plan.why)
             # If the folder has got a new identity since the mark was set, use that one.
             is_renamed = mark.note is not None and mark.note.broker != broker
             identity, mark = broker if is_renamed else secrets.token_urlsafe(_IDENTITY_BYTES), RouteMark()
             await self._local.unmark()
-            found = await self._destination.open(identity)
-            plan = await self._decide(found, broker, mark)
+            found = await self._destination.open(identity, log)
+            plan = await self._decide(found, broker, mark, log)
         if isinstance(plan, Refused):
             raise StartError(plan.why)
         self._report(plan)
@@ -128,17 +145,17 @@ class Outward:
             self.standing.progressed()
         if plan.forgets:
             await self._destination.forget()
-            found = await self._destination.open(identity)
+            found = await self._destination.open(identity, log)
         start = plan.start if plan.gap is None else plan.gap[0]
-        note = MarkNote(broker, identity, found.centre, found.position, plan.first, start - 1)
+        note = MarkNote(broker, identity, found.centre, found.position, plan.first, start - 1, log)
         marking = Marking(self._local, mark.offset, note)
         await marking.store()
         self.standing.opened()
         await self._carry(start, self._envelope(identity, found), marking)
 
-    async def _decide(self, found: Found, broker: str, mark: RouteMark) -> Plan | Refused:
+    async def _decide(self, found: Found, broker: str, mark: RouteMark, log: str) -> Plan | Refused:
         earliest, end = await self._local.ends()
-        return decide(found, Local(broker, mark.offset, mark.note, earliest, end), self._policy, str(self.route))
+        return decide(found, Local(broker, mark.offset, mark.note, earliest, end, log), self._policy, str(self.route))
 
     def _envelope(self, identity: str, found: Found) -> OutgoingEnvelope:
         options = self.route.options
@@ -166,10 +183,10 @@ class Outward:
     async def _carry(self, start: int, envelope: OutgoingEnvelope, marking: Marking) -> None:
         """Read, append and mark at the same time, until stopped or until one of the three fails."""
         failure: Exception | None = None
-        send, receive = anyio.create_memory_object_stream[Page](1)
+        send, receive = anyio.create_memory_object_stream[_Prepared](1)
 
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._read, start, send)
+            tasks.start_soon(self._read, start, envelope, send)
             tasks.start_soon(marking.run)
             try:
                 async with receive:
@@ -184,8 +201,8 @@ class Outward:
         if failure is not None:
             raise failure
 
-    async def _read(self, start: int, pages: MemoryObjectSendStream[Page]) -> None:
-        """Read the topic ahead of the engine, by one page."""
+    async def _read(self, start: int, envelope: OutgoingEnvelope, pages: MemoryObjectSendStream[_Prepared]) -> None:
+        """Read the topic ahead of the engine, by one page, and make the records while the engine writes."""
         options = self.route.options
         self._read_failure = None
         with pages, anyio.CancelScope() as self._reading:
@@ -194,8 +211,10 @@ class Outward:
                     page = await self._local.read(
                         start, limit=options.batch, bytes_max=options.batch_bytes, wait_s=_WAIT_S
                     )
-                    if page.events:
-                        await pages.send(page)
+                    # A page without events can still pass over damaged lines.
+                    if page.events or page.next > start:
+                        runs = [_Run(events, envelope.records(events)) for events in unbroken(page.events)]
+                        await pages.send(_Prepared(runs, page.next))
                     start = page.next
                     if options.linger_s and len(page.events) < options.batch:
                         await anyio.sleep(options.linger_s)
@@ -207,26 +226,28 @@ class Outward:
     async def _append_pages(
         self,
         expected: int,
-        pages: MemoryObjectReceiveStream[Page],
+        pages: MemoryObjectReceiveStream[_Prepared],
         envelope: OutgoingEnvelope,
         marking: Marking,
     ) -> None:
         async for page in pages:
             if marking.failure is not None:
                 return
-            events = page.events
-            self.standing.oldest_ms = events[0].timestamp
-            if events[0].offset > expected:
-                gap = envelope.gap(expected, events[0].offset - 1, events[0].timestamp)
-                await self._append_gap(gap, expected, marking)
-            await self._append(events, envelope, marking)
-            expected = events[-1].offset + 1
+            timestamp = time.time_ns() // 1_000_000
+            for run in page.runs:
+                events = run.events
+                timestamp = self.standing.oldest_ms = events[0].timestamp
+                await self._append_gap(expected, events[0].offset - 1, timestamp, envelope, marking)
+                await self._append(run, marking)
+                expected = events[-1].offset + 1
+            await self._append_gap(expected, page.next - 1, timestamp, envelope, marking)
+            expected = max(expected, page.next)
             self.standing.oldest_ms = None
             self.standing.position = expected - 1
             self.standing.progressed()
 
-    async def _append(self, events: Sequence[StoredEvent], envelope: OutgoingEnvelope, marking: Marking) -> None:
-        records = [record for event in events if (record := envelope.record(event)) is not None]
+    async def _append(self, run: _Run, marking: Marking) -> None:
+        events, records = run
         self.standing.left_out += len(events) - len(records)
         while records:
             try:
@@ -247,14 +268,17 @@ class Outward:
             self.standing.carried += len(records)
             marking.note_written(records[-1].offset)
 
-    async def _append_gap(self, gap: Record, first: int, marking: Marking) -> None:
-        """Write the record that shows which events are missing."""
-        if self._policy.on_gap == "fail":
-            raise StartError(
-                f"{self.route}: retention removed the events {first} to {gap.offset} before they were sent; "
-                "give on_gap=report to send a gap record and continue"
-            )
-        logger().error("events were removed before they were sent", route=str(self.route), first=first, last=gap.offset)
-        await self._destination.append([gap])
-        self.standing.gaps += gap.offset - first + 1
-        marking.note_written(gap.offset)
+    async def _append_gap(
+        self, first: int, last: int, timestamp: int, envelope: OutgoingEnvelope, marking: Marking
+    ) -> None:
+        """Write a record for the missing events `first` to `last`: one for each reason. Without such events, do nothing."""
+        if first > last:
+            return
+        earliest, _ = await self._local.ends()
+        for gap in gaps(first, last, earliest):
+            if self._policy.on_gap == "fail":
+                raise StartError(f"{self.route}: {gap}; give on_gap=report to send a gap record and continue")
+            logger().error("events are missing", route=str(self.route), reason=str(gap))
+            await self._destination.append([envelope.gap(gap, timestamp)])
+            self.standing.gaps += gap.last - gap.first + 1
+            marking.note_written(gap.last)

@@ -71,10 +71,15 @@ class Route(Struct, frozen=True, kw_only=True):
         return f"{ENGINES[self.scheme].name}.{name}"[:NAME_MAX]
 
     @property
+    def centre(self) -> str:
+        """The address of the engine."""
+        hosts = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.hosts)
+        return f"{self.scheme}://{hosts}"
+
+    @property
     def address(self) -> str:
         """The central address without options."""
-        hosts = ",".join(f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in self.hosts)
-        return f"{self.scheme}://{hosts}/{self.stream}"
+        return f"{self.centre}/{self.stream}"
 
     def __str__(self) -> str:
         """Return the route as a user writes it, without options."""

@@ -1,14 +1,17 @@
 """The program: connects to the broker, and carries each route until it is stopped."""
 
+import socket
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 
 import anyio
 
-from bridge.ends import destination_of, origin_of
+from bridge.ends import destination_of, origin_of, registry_of
+from bridge.heartbeat import advertised
 from bridge.inward import Inward
-from bridge.metrics import watch_routes
+from bridge.metrics import watch_presences, watch_routes
 from bridge.outward import Outward
+from bridge.presence import Presence
 from bridge.route import Route
 from bridge.settings import BridgeSettings
 from tweetwire import BrokerUnreachable, Client
@@ -28,20 +31,25 @@ async def serve(settings: BridgeSettings, stop: anyio.Event) -> None:
     async with ended_if_stopped(stop) as is_ready, AsyncExitStack() as stack:
         client = await connected(settings.login(), "bridge", stack)
         carriers = [await _carrier(route, settings, client, stack) for route in settings.all_routes()]
+        presences = _presences(settings, client)
         stack.enter_context(watch_routes([carrier.standing for carrier in carriers]))
+        stack.enter_context(watch_presences(presences))
         is_ready.set()
-        await _carry(carriers, stop)
+        await _carry(carriers, presences, stop)
 
 
-async def _carry(carriers: Sequence[Inward | Outward], stop: anyio.Event) -> None:
-    async with anyio.create_task_group() as tasks:
+async def _carry(carriers: Sequence[Inward | Outward], presences: Sequence[Presence], stop: anyio.Event) -> None:
+    async with anyio.create_task_group() as tasks, anyio.create_task_group() as watching:
         for carrier in carriers:
             tasks.start_soon(carrier.run)
+        for presence in presences:
+            watching.start_soon(presence.run)
         ready("bridge", "; ".join(str(carrier.route) for carrier in carriers))
         await stop.wait()
         # Order: read no more, finish the writes and store the marks, then close the connections.
         for carrier in carriers:
             carrier.stop()
+        watching.cancel_scope.cancel()
         tasks.cancel_scope.deadline = anyio.current_time() + _DRAIN_S
 
 
@@ -54,6 +62,20 @@ async def _carrier(route: Route, settings: BridgeSettings, client: Client, stack
     reader = await connected(settings.login(), f"bridge.{route.topic}"[:128], stack)
     destination = destination_of(route, settings, identity)
     return Outward(route, client, reader, destination, takes_new_identity=settings.new_identity)
+
+
+def _presences(settings: BridgeSettings, client: Client) -> list[Presence]:
+    """Return the presence of the broker at each engine of the routes."""
+    if not settings.heartbeat:
+        return []
+    address = settings.advertise or advertised(settings.broker, socket.gethostname())
+    routes = {route.centre: route for route in settings.all_routes()}
+    found = ((centre, registry_of(route, settings)) for centre, route in routes.items())
+    return [
+        Presence(centre, registry, client, address, settings.heartbeat)
+        for centre, registry in found
+        if registry is not None
+    ]
 
 
 async def connected(login: Login, name: str, stack: AsyncExitStack) -> Client:

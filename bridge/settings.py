@@ -1,6 +1,6 @@
 """Flags and environment variables of `python -m bridge`."""
 
-from typing import Annotated, Self
+from typing import Annotated, Final, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
@@ -9,6 +9,8 @@ from tweetwire.runtime.kinds import Metavar, OptionalFile, Seconds
 from tweetwire.runtime.program import ClientSettings, settings_config
 
 __all__ = ["BridgeSettings", "EngineSettings"]
+
+ADDRESS_MAX: Final = 200
 
 OutRoute = Annotated[str, Metavar("ROUTE", "'orders -> redis://host:6379/orders'")]
 InRoute = Annotated[str, Metavar("ROUTE", "'redis://host:6379/payments -> payments'")]
@@ -58,6 +60,17 @@ class BridgeSettings(EngineSettings):
         description="send a topic as another broker where the engine's position is not that of this data folder, "
         "because it was copied or restored",
     )
+    heartbeat: Seconds = Field(
+        "10s",
+        validate_default=True,
+        ge=0,
+        description="time between two heartbeats of the broker at each engine, by which brokers see each other; 0s: none",
+    )
+    advertise: str | None = Field(
+        None,
+        description="address of the broker that the others are shown "
+        "(default: --broker, with the name of this machine for a loopback address)",
+    )
     metrics_port: int = Field(9605, ge=0, le=65535, description="port of Prometheus metrics, 0 for none")
 
     @field_validator("out")
@@ -73,6 +86,13 @@ class BridgeSettings(EngineSettings):
         for text in texts:
             parse_in(text)
         return texts
+
+    @field_validator("advertise")
+    @classmethod
+    def _show_one_line(cls, text: str | None) -> str | None:
+        if text and (not text.isprintable() or len(text) > ADDRESS_MAX):
+            raise ValueError(f"an address has at most {ADDRESS_MAX} printable characters")
+        return text or None
 
     @model_validator(mode="after")
     def _have_routes(self) -> Self:

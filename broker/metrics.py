@@ -126,6 +126,8 @@ _POLICY: Final = (
     ),
 )
 _FAILED: Final = "failed_"
+_NOW: Final = "now_ms"
+"""The broker's time, which is no figure."""
 
 
 class BrokerCollector(Collector):
@@ -170,7 +172,7 @@ class BrokerCollector(Collector):
 
 async def figures(server: Server) -> tuple[bytes, dict[str, int]]:
     """Return the answer to ``stats`` with access to everything, and the ended connections by reason."""
-    answer = await server.runner.jobs.finish(server.broker.stats(EVERYTHING), Interrupt())
+    answer = await server.runner.jobs.finish(server.broker.stats(EVERYTHING, server.runner.now_ms()), Interrupt())
     return answer.split(b" ", 2)[2], {end.name.lower(): count for end, count in server.ends.items()}
 
 
@@ -207,7 +209,7 @@ def _families(table: Iterable[_Figure], labels: tuple[str, ...], rows: _Rows) ->
 
 def _other_counts(stats: Mapping[str, Any]) -> list[_Figure]:
     """Return the counters that the tables do not list, with the names that they have in ``stats``."""
-    known = {figure.member for figure in (*_BROKER, *_EVENT_SOURCE)}
+    known = {figure.member for figure in (*_BROKER, *_EVENT_SOURCE)} | {_NOW}
     return [
         _Figure(member, member, f"the counter {member} of stats", is_counter=True)
         for member, value in stats.items()

@@ -47,9 +47,9 @@ Ask for a token and print the entry of user NAME for the file that python -m bro
 
 In a pattern, * stands for any characters, ? for one, [ab] for a or b. A missing list is empty; admin is false by default.
 
-Internal topics (dead_letters, rejected_lines, audit, handler_history, rejected_changes) are read only with a pattern that
-names them, that is, one that does not begin with a wildcard. handler_history, rejected_changes and logger_stats are
-published to only with such a pattern. dead_letters, rejected_lines and audit are written by the broker alone.
+Internal topics (dead_letters, rejected_lines, audit, handler_history, rejected_changes, cluster_view) are read only with a
+pattern that names them, that is, one that does not begin with a wildcard. handler_history, rejected_changes, logger_stats and
+cluster_view are published to only with such a pattern. dead_letters, rejected_lines and audit are written by the broker alone.
 
 A durable subscription belongs to the user that created it. share lets another user attach to it, and see its clients and
 errors; only the owner and administrators may end it. That user's subscribe patterns must also match the topic.

@@ -1,13 +1,13 @@
 """Format figures, times and ages for people."""
 
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
-__all__ = ["age", "cut", "number", "pretty", "rate", "time_text"]
+from tweetwire.runtime.wording import age_text as age
 
-_UNITS: Final = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"))
+__all__ = ["age", "cut", "number", "pretty", "rate", "time_text"]
 
 
 def number(value: float | None) -> str:
@@ -22,14 +22,6 @@ def number(value: float | None) -> str:
 def rate(per_second: float) -> str:
     """Format a rate."""
     return f"{number(per_second)}/s"
-
-
-def age(seconds: float) -> str:
-    """Format an age in its largest unit: ``12 s``, ``3 min``, ``2 d``."""
-    for length, unit in _UNITS:
-        if seconds >= length:
-            return f"{seconds / length:.0f} {unit}"
-    return f"{max(0.0, seconds):.0f} s"
 
 
 def time_text(time_ms: int | None) -> str:

@@ -73,7 +73,7 @@ class JetStreamDestination:
         self._last = 0
         self._looked_at = 0.0
 
-    async def open(self, identity: str) -> Found:
+    async def open(self, identity: str, log: str = "") -> Found:
         """Connect, and return the position of a broker. Raises the errors of `Destination.open`."""
         await self._link.connect()
         subjects = self._subjects = Subjects(self._template, identity, self._topic)
@@ -91,14 +91,15 @@ class JetStreamDestination:
         who = f"{identity}/{self._topic}"
         size = int(state.config.get("max_msg_size") or -1)
         payload_max = self._link.payload_max
-        self._writer = MessageWriter(subjects, who, min(payload_max, size) if size > 0 else payload_max)
+        self._writer = MessageWriter(subjects, who, min(payload_max, size) if size > 0 else payload_max, log)
         self._centre, self._looked_at = state.centre, time.monotonic()
         self._is_alone = state.subjects == [subjects.filter]
         self._last = 0 if newest is None else newest.sequence
         if self._is_alone:
             self._last = max(self._last, state.last)
         has_expired = newest is None and state.first > 1
-        return Found(self._position(newest, who), state.centre, has_expired=has_expired)
+        position, of_log = self._position(newest, who)
+        return Found(position, state.centre, has_expired=has_expired, log=of_log)
 
     async def forget(self) -> None:
         """Make our position void, by a message that says so."""
@@ -208,14 +209,16 @@ class JetStreamDestination:
             raise CentralLost(f"the stream {self._stream} was deleted")
         self._looked_at = now
 
-    def _position(self, newest: Newest | None, who: str) -> int | None:
+    def _position(self, newest: Newest | None, who: str) -> tuple[int | None, str]:
+        """Return the offset in a position, and the id of the log that it counts in."""
         if newest is None:
-            return None
-        found, _, offset = newest.position.rpartition("/")
+            return None, ""
+        broker, topic, offset, log, *_ = [*newest.position.split("/"), "", "", "", ""]
+        found = f"{broker}/{topic}" if broker else ""
         if found != who or not (offset.isdecimal() or offset == FORGOTTEN):
             by = f"the route {found} has written" if found else "no bridge has written"
             raise StartError(
                 f"message {newest.sequence} of the stream {self._stream}, which {by}, has a subject of {who}; "
                 "give the route other subjects with subject="
             )
-        return None if offset == FORGOTTEN else int(offset)
+        return (None, "") if offset == FORGOTTEN else (int(offset), log)

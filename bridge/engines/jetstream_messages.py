@@ -3,7 +3,8 @@
 An attribute of a record is a header of the message. The names of CloudEvents begin with ``ce-``, as the NATS protocol binding
 of CloudEvents 1.0.2 asks. Values are percent-encoded where a header could not hold them. An empty payload is a tombstone.
 
-Each message has the header ``Tweetwire-Position``, ``<broker>/<topic>/<offset>``: our position, if it is the newest one.
+Each message has the header ``Tweetwire-Position``, ``<broker>/<topic>/<offset>/<id of the log>``: our position, if it is the
+newest one. The id of the topic's log is missing in messages of earlier releases.
 """
 
 import re
@@ -41,11 +42,13 @@ class MessageWriter:
         subjects: The subjects of the route.
         route: The broker and the topic, as ``<broker>/<topic>``.
         payload_max: The most bytes of headers and payload that the server and the stream take.
+        log: The id of the topic's log, "" if it is not known.
     """
 
-    def __init__(self, subjects: Subjects, route: str, payload_max: int) -> None:
+    def __init__(self, subjects: Subjects, route: str, payload_max: int, log: str = "") -> None:
         self._subjects = subjects
         self._position = f"{POSITION}: {route}/"
+        self._log = f"/{log}" if log else ""
         self._payload_max = payload_max
         self._lines: dict[tuple[str, ...], str] = {}
 
@@ -86,7 +89,7 @@ class MessageWriter:
         lines = self._lines.get(names) or self._lines_of(names)
         if not _SAFE.fullmatch("".join(values)):
             values = tuple(map(_value, names, values))
-        headers = f"{head}{self._position}{record.offset}\r\n{lines % values}\r\n".encode()
+        headers = f"{head}{self._position}{record.offset}{self._log}\r\n{lines % values}\r\n".encode()
         payload = record.value or b""
         size = len(headers) + len(payload)
         if size > self._payload_max or len(headers) > _HEADERS_MAX:

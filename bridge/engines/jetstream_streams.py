@@ -16,7 +16,7 @@ from bridge.engines.jetstream_messages import position_in
 from bridge.engines.jetstream_subjects import covers
 from tweetwire.protocol.errors import StartError
 
-__all__ = ["Newest", "StreamState", "find_stream", "newest_of", "provide_stream"]
+__all__ = ["MADE_BY", "Newest", "StreamState", "find_stream", "newest_of", "provide_stream"]
 
 _NAME: Final = re.compile(r"[^\s.*>/\\]{1,255}")
 _NOT_FOUND: Final = 10059
@@ -26,7 +26,7 @@ _HOPELESS: Final = {
     10065: "would take subjects of another stream; give the route other ones with subject=",
     10074: "cannot have more than one replica, because the server is not part of a cluster; give replicas=1",
 }
-_MADE_BY: Final = ("made-by", "tweetwire-bridge")
+MADE_BY: Final = ("made-by", "tweetwire-bridge")
 
 
 class StreamState(Struct, frozen=True):
@@ -54,7 +54,7 @@ class StreamState(Struct, frozen=True):
     @property
     def is_ours(self) -> bool:
         """Whether a bridge has made the stream."""
-        key, value = _MADE_BY
+        key, value = MADE_BY
         return bool((self.config.get("metadata") or {}).get(key) == value)
 
 
@@ -112,7 +112,7 @@ async def provide_stream(
             "num_replicas": max(1, replicas),
             "allow_atomic": True,
             "allow_direct": True,
-            "metadata": dict([_MADE_BY]),
+            "metadata": dict([MADE_BY]),
         }
         found = await _configure(link, "CREATE", config)
     lacks = _lacks(found, filter_, replicas)

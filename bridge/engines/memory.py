@@ -1,4 +1,7 @@
-"""A central stream in memory: the double of an engine, for tests of the loops and of the contract."""
+"""A central stream in memory: the double of an engine, for tests of the loops and of the contract.
+
+The double of a registry is in `bridge.engines.memory_registry`.
+"""
 
 import secrets
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -31,6 +34,7 @@ class MemoryStream:
     Attributes:
         entries: The entries that are left. A place is a number of 20 digits, so that places sort as text.
         positions: The offset of the last event of each broker and topic.
+        logs: The id of the log that each position counts in.
         centre: The identity of the stream, "" while it does not exist.
         is_down: Whether every call raises EngineUnreachable.
         lost_replies: The number of next appends that are carried out and raise EngineUnreachable.
@@ -40,6 +44,7 @@ class MemoryStream:
     def __init__(self) -> None:
         self.entries: list[Arrival] = []
         self.positions: dict[str, int] = {}
+        self.logs: dict[str, str] = {}
         self.centre = secrets.token_urlsafe(16)
         self.is_down = False
         self.lost_replies = 0
@@ -80,10 +85,10 @@ class MemoryDestination:
         self._stream = stream
         self._topic = topic
         self._create = create
-        self._field = ""
+        self._field = self._log = ""
         self._opened: tuple[str, int | None] = ("", None)
 
-    async def open(self, identity: str) -> Found:
+    async def open(self, identity: str, log: str = "") -> Found:
         """Return the position of a broker."""
         stream = self._stream
         await anyio.lowlevel.checkpoint()
@@ -91,10 +96,10 @@ class MemoryDestination:
         if not stream.centre and not self._create:
             raise NotThereYet("the stream does not exist")
         stream.make()
-        self._field = f"{identity}/{self._topic}"
+        self._field, self._log = f"{identity}/{self._topic}", log
         position = stream.positions.get(self._field)
         self._opened = (stream.centre, position)
-        return Found(position, stream.centre)
+        return Found(position, stream.centre, log="" if position is None else stream.logs.get(self._field, ""))
 
     async def forget(self) -> None:
         """Delete our position."""
@@ -124,7 +129,7 @@ class MemoryDestination:
             names = record.fields[::2]
             fields = dict(zip(names, record.fields[1::2], strict=True))
             stream.add(record.value, fields, record.timestamp, record.key)
-        stream.positions[self._field] = offsets[-1]
+        stream.positions[self._field], stream.logs[self._field] = offsets[-1], self._log
         if stream.lost_replies:
             stream.lost_replies -= 1
             raise EngineUnreachable("the reply was lost")

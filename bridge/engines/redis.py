@@ -20,18 +20,19 @@ from bridge.central import (
     Record,
     Source,
 )
+from bridge.engines.redis_batch import DATA, packed
 from bridge.engines.redis_link import RedisLink, RedisLogin
 from bridge.engines.redis_scripts import APPEND, FORGET, OPEN
 from tweetwire.protocol.errors import StartError
 
 __all__ = ["RedisDestination", "RedisOrigin"]
 
-_DATA: Final = "data"
 _PAGE: Final = 1000
 _REPLICAS_WAIT_MS: Final = 1000
 _FIRST: Final = "0-0"
+_LOG_AT: Final = 3
+"""The place of the log's id among the words that follow the offset of a position."""
 
-_pack = msgspec.msgpack.Encoder().encode
 _encode = msgspec.json.Encoder().encode
 
 
@@ -62,22 +63,28 @@ class RedisDestination:
         self._replicas = replicas
         self._create = "yes" if create else "no"
         self._field = ""
+        self._log = ""
         self._kept = ""
         self._centre = ""
 
-    async def open(self, identity: str) -> Found:
+    async def open(self, identity: str, log: str = "") -> Found:
         """Connect, and return the position of a broker. Raises the errors of `Destination.open`."""
         await self._link.connect()
-        self._field = f"{identity}/{self._topic}"
+        self._field, self._log = f"{identity}/{self._topic}", log
         reply = await self._link.run(OPEN, self._keys, self._field, secrets.token_urlsafe(16), self._create)
         if reply[0] == b"absent":
             raise NotThereYet(f"there is no stream {self._keys[0]}")
         self._kept, self._centre = _text(reply[1]), _text(reply[2])
         await self._wait_for_replicas()
-        offset = self._kept.partition(" ")[0]
+        offset, *others = self._kept.split(" ")
         if self._kept and not offset.isdecimal():
             raise StartError(f"{self._keys[1]} has a position of {self._field} that no bridge wrote: {self._kept:.80}")
-        return Found(int(offset) if self._kept else None, self._centre, is_replaced=reply[3] == b"yes")
+        return Found(
+            int(offset) if self._kept else None,
+            self._centre,
+            is_replaced=reply[3] == b"yes",
+            log="".join(others[_LOG_AT:]),
+        )
 
     async def forget(self) -> None:
         """Delete our position."""
@@ -86,16 +93,8 @@ class RedisDestination:
 
     async def append(self, records: Sequence[Record]) -> None:
         """Write records and the position, or nothing. Raises the errors of `Destination.append`."""
-        # The decoder in Redis knows no bytes of MessagePack, only text.
-        batch = _pack(
-            [
-                (one.timestamp, one.offset, *one.fields)
-                if one.value is None
-                else (one.timestamp, one.offset, _DATA, one.value.decode(), *one.fields)
-                for one in records
-            ]
-        )
-        words = (self._field, self._kept, self._centre, batch, self._trim, self._create, records[-1].offset)
+        batch = packed(records)
+        words = (self._field, self._kept, self._centre, batch, self._trim, self._create, records[-1].offset, self._log)
         reply = await self._link.run(APPEND, self._keys, *words)
         match reply:
             case [b"stored", kept]:
@@ -226,7 +225,7 @@ def _arrivals(reply: Any) -> list[Arrival]:
 
 def _arrival(place: str, raw: Mapping[bytes, bytes]) -> Arrival:
     fields = {_text(name): text for name, text in raw.items()}
-    value = fields.pop(_DATA, None)
+    value = fields.pop(DATA, None)
     texts = {name: _text(text) for name, text in fields.items()}
     is_ours = "ce_source" in texts or "origin" in texts
     if value is None and not is_ours:

@@ -85,9 +85,9 @@ class Broker:
         """How many of the records given to the journal are on the disk."""
         return self._desk.records_synced
 
-    def stats(self, access: Access) -> Steps[bytes]:
+    def stats(self, access: Access, now_ms: int) -> Steps[bytes]:
         """Return the reply to ``stats`` for a user, in steps."""
-        return self._verbs.reporting.figures.stats(access)
+        return self._verbs.reporting.figures.stats(access, now_ms)
 
     # Sessions
 

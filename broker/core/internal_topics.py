@@ -6,6 +6,7 @@ They are like other topics on the disk and on the wire; only permissions disting
 from collections.abc import Mapping
 from typing import Final
 
+from tweetwire.cluster import CLUSTER_VIEW
 from tweetwire.protocol.request_reply import REPLIES
 from tweetwire.protocol.retention import Retention
 
@@ -21,7 +22,7 @@ __all__ = [
 BROKER_TOPICS: Final = frozenset({"dead_letters", "rejected_lines", "audit"})
 """Topics that only the broker writes, whether or not it has users."""
 
-PROGRAM_TOPICS: Final = frozenset({"handler_history", "rejected_changes", "logger_stats"})
+PROGRAM_TOPICS: Final = frozenset({"handler_history", "rejected_changes", "logger_stats", CLUSTER_VIEW})
 """Topics that our programs write. Publishing to them needs a pattern that names them."""
 
 INTERNAL_TOPICS: Final = BROKER_TOPICS | PROGRAM_TOPICS
@@ -40,8 +41,10 @@ UNMATCHED_TOPICS: Final = INTERNAL_TOPICS | {REPLIES}
 DEFAULT_RETENTION: Final[Mapping[str, Retention]] = {
     "rejected_lines": Retention(age_ms=7 * 24 * 3600 * 1000, at_most_bytes=1 << 30),
     REPLIES: Retention(age_ms=24 * 3600 * 1000, at_most_bytes=1 << 30),
+    CLUSTER_VIEW: Retention(age_ms=3600 * 1000, at_most_bytes=128 << 20),
 }
 """Retention that applies until a client sets another.
 
-Any client can cause rejected lines, and a reply is of no use once its requester has it, so these are removed after some time.
+Any client can cause rejected lines, a reply is of no use once its requester has it, and of the views of a cluster only the
+newest matter. So these are removed after some time.
 """

@@ -60,12 +60,17 @@ class Topics:
     def __iter__(self) -> Iterator[Topic]:
         return iter(self.by_name.values())
 
-    def find(self, name: str) -> Topic:
-        """Return a topic that exists. Raises Refusal ``unknown_topic``, ``busy`` while it is dropped."""
+    def find(self, name: str, log: str | None = None) -> Topic:
+        """Return a topic that exists, and whose log has the id `log` unless this is None.
+
+        Raises Refusal ``unknown_topic``, ``busy`` while it is dropped.
+        """
         self._check_stays(name)
         topic = self.by_name.get(name)
         if topic is None:
             raise Refusal("unknown_topic", f"there is no topic {name}")
+        if log is not None and log != topic.log.id:
+            raise Refusal("unknown_topic", f"{name} no longer has the log {log:.32}: it was dropped and made again")
         return topic
 
     def find_or_make(self, name: str) -> Topic:

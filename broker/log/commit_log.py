@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 from broker.log.batch import Batch
 from broker.log.damage import Damage
 from broker.log.dates import arrivals
+from broker.log.log_id import keep_log_id
 from broker.log.names import index_paths, segment_paths
 from broker.log.open_files import OpenFiles
 from broker.log.retention import Span
@@ -35,12 +36,16 @@ SEGMENT_BYTES: Final = 64 << 20
 
 
 class Recovery(NamedTuple):
-    """The findings of opening a log: bytes cut after the last event, rebuilt indexes, damaged and missing events."""
+    """The findings of opening a log: bytes cut after the last event, rebuilt indexes, damaged and missing events.
+
+    `lost_ids` is 1 if the file with the log's id was damaged, so that the log has a new id.
+    """
 
     cut_bytes: int
     rebuilt: int
     damaged: int
     missing: int
+    lost_ids: int = 0
 
 
 class CommitLog:
@@ -69,7 +74,9 @@ class CommitLog:
         refuse_other_kinds(directory, is_folder=True)
         is_new = make_folder(directory)
         try:
+            self.id, is_id_lost = keep_log_id(directory, is_new=is_new, is_synced=is_synced)
             self._segments = Segments(self._open_segments())
+            self.recovery = self.recovery._replace(lost_ids=int(is_id_lost))
             self._date_segments(now_ms)
             sync_directory(directory)
         except OSError:

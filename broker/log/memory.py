@@ -8,6 +8,7 @@ from pathlib import Path
 from broker.log.batch import Batch
 from broker.log.damage import Damage
 from broker.log.dates import Dated, find_moment
+from broker.log.log_id import new_log_id
 from broker.log.retention import Span
 from broker.log.stretch import Stretch
 
@@ -20,6 +21,7 @@ class MemoryLog:
     """Holds all lines in a list. Parts of about `span_bytes` bytes can be removed."""
 
     def __init__(self, *, span_bytes: int = _SPAN_BYTES) -> None:
+        self.id = new_log_id()
         self.hidden_below = 0
         self.size = 0
         self.last_timestamp = 0

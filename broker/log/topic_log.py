@@ -15,10 +15,12 @@ __all__ = ["TopicLog"]
 class TopicLog(Protocol):
     """A log whose offsets `earliest` … `next` - 1 can be read. One thread appends at a time; any thread may read.
 
-    Events below `hidden_below` may still be stored, but no method returns them.
+    Events below `hidden_below` may still be stored, but no method returns them. `id` distinguishes the log from earlier logs of
+    its topic; it is "" where the disk had no room for it.
     """
 
     hidden_below: int
+    id: str
 
     @property
     def earliest(self) -> int:

@@ -23,6 +23,7 @@ NAVIGATION: Final = (
     ("/dead-letters", "Dead letters", "report"),
     ("/tweets", "Tweets", "tag"),
     ("/pipeline", "Pipeline", "account_tree"),
+    ("/cluster", "Cluster", "hub"),
 )
 EVERY_S: Final = 1.0
 THEMES: Final = {"light": False, "dark": True}

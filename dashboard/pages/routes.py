@@ -10,6 +10,7 @@ from nicegui import ui
 
 from dashboard.link import DashboardLink
 from dashboard.pages import (
+    cluster,
     dead_letters,
     event,
     overview,
@@ -38,6 +39,7 @@ PAGES: Final[tuple[tuple[str, str, Build], ...]] = (
     ("/dead-letters", "Dead letters", dead_letters.build),
     ("/tweets", "Tweets", tweets.build),
     ("/pipeline", "Pipeline", pipeline.build),
+    ("/cluster", "Cluster", cluster.build),
 )
 
 

@@ -11,6 +11,7 @@ from msgspec import UNSET, Raw
 
 from bridge.central import Arrival
 from bridge.envelope import IncomingEnvelope, Origination, OutgoingEnvelope, origination_of
+from bridge.gaps import DAMAGED, Gap
 from tests.bridge.records import arrival_of, stored
 from tweetwire import Event
 from tweetwire.protocol.event_lines import parse_event
@@ -143,9 +144,10 @@ def test_no_foreign_entry_breaks_the_envelope(value_kind: str, fields: dict[str,
 
 
 def test_a_gap_record_has_both_bounds_and_stands_at_the_last_one() -> None:
-    gap = outgoing().gap(3, 9, 1_700_000_000_000)
+    gap = outgoing().gap(Gap(3, 9, DAMAGED), 1_700_000_000_000)
     assert gap.offset == 9
     assert origination_of(arrival_of(gap)) == Origination(A, "orders", 9, 3)
     taken = incoming().event(arrival_of(gap))
     assert taken is not None
-    assert msgspec.json.decode(taken.msg)["gap"]["first"] == 3
+    found = msgspec.json.decode(taken.msg)["gap"]
+    assert (found["first"], found["last"], found["reason"]) == (3, 9, DAMAGED)

@@ -108,6 +108,93 @@ async def test_events_whose_path_has_the_stream_are_passed_over_and_marked(
     assert offsets(stream) == [5]
 
 
+async def test_damaged_lines_become_gap_records_wherever_they_are(
+    broker: BrokerProcess, client: Client, stream: MemoryStream
+) -> None:
+    await publish(client, 0, 20)
+    broker.kill()
+    (path,) = (broker.data_dir / "topics" / "orders").glob("*.jsonl")
+    lines = path.read_bytes().split(b"\n")
+    # The first line of a page, two in the middle of one, a whole page, and the last line of the log
+    for number in (0, 6, 7, 10, 11, 12, 13, 14, 19):
+        lines[number] = lines[number][:-3] + bytes([lines[number][-3] ^ 1]) + lines[number][-2:]
+    path.write_bytes(b"\n".join(lines))
+    broker.start()
+    async with running_out(broker.address, destination(stream), "?batch=5") as outward:
+        await until_marked(client, 20)
+        assert outward.standing.gaps == 9
+    sent = [
+        (int(entry.fields.get("gap_first", entry.fields["ce_offset"])), int(entry.fields["ce_offset"]))
+        for entry in stream.entries
+    ]
+    assert [first for first, last in sent if first == last] == [0, 1, 2, 3, 4, 5, 8, 9, 15, 16, 17, 18, 19]
+    covered = [offset for first, last in sent for offset in range(first, last + 1)]
+    assert covered == list(range(20))
+    gap = next(
+        msgspec.json.decode(entry.value or b"")["gap"] for entry in stream.entries if "gap_first" in entry.fields
+    )
+    assert (gap["first"], gap["last"]) == (0, 0)
+    assert "damaged" in gap["reason"]
+    assert stream.positions[f"{client.broker_identity}/orders"] == 19
+
+
+async def test_damaged_lines_end_a_route_that_may_have_no_gap(
+    broker: BrokerProcess, client: Client, stream: MemoryStream
+) -> None:
+    await publish(client, 0, 5)
+    broker.kill()
+    (path,) = (broker.data_dir / "topics" / "orders").glob("*.jsonl")
+    path.write_bytes(path.read_bytes().replace(b'"e2"', b'"e7"'))
+    broker.start()
+    with pytest.raises(ExceptionGroup) as ended:
+        async with running_out(broker.address, destination(stream), "?on_gap=fail"):
+            await until_marked(client, 5)
+    assert re.search(
+        "damaged or missing in the broker's log: 2 to 2; give on_gap=report", str(ended.value.exceptions[0])
+    )
+    assert offsets(stream) == [0, 1]
+
+
+async def test_a_topic_that_was_made_again_and_is_longer_is_noticed_at_the_start(
+    broker: BrokerProcess, client: Client, stream: MemoryStream
+) -> None:
+    await publish(client, 0, 5)
+    async with running_out(broker.address, destination(stream)):
+        await until_marked(client, 5)
+    await client.command("drop orders")
+    await publish(client, 100, 110)
+    with pytest.raises(ExceptionGroup) as ended:
+        async with running_out(broker.address, destination(stream)):
+            await until_marked(client, 10)
+    assert "dropped and made again" in str(ended.value.exceptions[0])
+    assert offsets(stream) == list(range(5))
+    async with running_out(broker.address, destination(stream), new_identity=True):
+        await until_marked(client, 10)
+    # The new topic is sent whole, as that of another broker.
+    assert offsets(stream) == [*range(5), *range(10)]
+    assert [entry.fields["ce_id"] for entry in stream.entries[5:]] == [f"e{number}" for number in range(100, 110)]
+    assert len({entry.fields["ce_source"] for entry in stream.entries}) == 2
+
+
+async def test_a_topic_that_is_made_again_during_a_session_is_noticed_although_it_is_longer(
+    broker: BrokerProcess, client: Client, stream: MemoryStream
+) -> None:
+    await publish(client, 0, 5)
+    with pytest.raises(ExceptionGroup) as ended:
+        async with running_out(broker.address, destination(stream)):
+            await until_marked(client, 5)
+            stream.is_down = True
+            await publish(client, 5, 6)
+            await client.command("drop orders")
+            await publish(client, 100, 120)
+            stream.is_down = False
+            await until_marked(client, 20)
+    assert "dropped and made again" in str(ended.value.exceptions[0])
+    assert {entry.fields["ce_id"] for entry in stream.entries} <= {f"e{number}" for number in range(6)}
+    # The old mark was not made in the new topic.
+    assert await client.marks("orders") == []
+
+
 async def test_a_stream_that_is_deleted_while_it_is_open_ends_the_route(
     broker: BrokerProcess, client: Client, stream: MemoryStream
 ) -> None:

@@ -148,6 +148,35 @@ def test_an_older_position_makes_the_note_void_too() -> None:
     assert decided(5, 30, 0, 50, noted=note(9, 29)) == Plan(6, 0, resent=(6, 29))
 
 
+@pytest.mark.parametrize("policy", [Policy(), Policy(on_lost="resend"), Policy(on_lost="skip")])
+@pytest.mark.parametrize(("position", "end"), [(9, 50), (60, 50)])
+def test_a_topic_that_was_made_again_is_refused_even_if_it_is_longer(policy: Policy, position: int, end: int) -> None:
+    found = Found(position, "c1", log="old")
+    local = Local(BROKER, 0, None, 0, end, "new")
+    assert "was dropped and made again" in refusal(decide(found, local, policy, NAME))
+    again = decide(found, local, Policy(takes_new_identity=True), NAME)
+    assert isinstance(again, Refused)
+    assert again.needs_identity
+
+
+def test_a_note_of_another_log_is_refused_although_nothing_was_sent() -> None:
+    noted = MarkNote(BROKER, BROKER, "c1", None, 0, -1, "old")
+    assert "made again" in refusal(decide(Found(None, "c1"), Local(BROKER, 0, noted, 0, 5, "new"), Policy(), NAME))
+
+
+@pytest.mark.parametrize(("known", "shown"), [("", "new"), ("old", ""), ("same", "same")])
+def test_a_position_of_an_earlier_release_and_an_older_broker_are_accepted(known: str, shown: str) -> None:
+    noted = MarkNote(BROKER, BROKER, "c1", 9, 0, 9, known)
+    found = decide(Found(9, "c1", log=known), Local(BROKER, 10, noted, 0, 50, shown), Policy(), NAME)
+    assert found == Plan(10, 0)
+
+
+def test_a_note_of_an_earlier_release_is_read() -> None:
+    text = note(9, 29).text().replace(',"log":""', "")
+    assert "log" not in text
+    assert MarkNote.parse(text) == note(9, 29)
+
+
 def test_a_note_survives_its_way_through_the_broker() -> None:
     noted = note(9, 29)
     assert MarkNote.parse(noted.text()) == noted

@@ -55,7 +55,7 @@ def scrape_until(samples: Callable[[], Samples], is_met: Callable[[Samples], boo
 def leaves(stats: dict[str, Any]) -> Iterator[tuple[Labels, float]]:
     """Yield every number of ``stats``, with the labels that its metric must have."""
     for name, value in stats.items():
-        if name not in {"handshakes", "identity", "patterns", "topics"}:
+        if name not in {"handshakes", "identity", "now_ms", "patterns", "topics"}:
             yield (), value
     for state, count in stats["handshakes"].items():
         yield (("state", state),), count
@@ -64,7 +64,7 @@ def leaves(stats: dict[str, Any]) -> Iterator[tuple[Labels, float]]:
         yield from ((labels, pattern[name]) for name in ("topics", "consumers", "in_flight"))
     for topic, report in stats["topics"].items():
         for name, value in report.items():
-            if name not in {"subscriptions", "marks"}:
+            if name not in {"subscriptions", "log", "marks"}:
                 yield (("topic", topic),), value
         for mark, figures in report["marks"].items():
             yield from (((("mark", mark), ("topic", topic)), value) for value in figures.values())

@@ -3,8 +3,9 @@
 from typing import Any
 
 from tweetwire import Event, SyncClient
+from tweetwire.cluster import CLUSTER_VIEW, BrokerSeen, CentreView, Heartbeat, TopicHeld
 
-__all__ = ["TWEET", "ingester", "publish_stack", "tweets_window", "users_window"]
+__all__ = ["TWEET", "ingester", "publish_cluster", "publish_stack", "tweets_window", "users_window"]
 
 TWEET: dict[str, Any] = {
     "op": "insert",
@@ -83,6 +84,18 @@ def publish_stack(client: SyncClient) -> None:
         for topic, window in (("tweets_stats", tweets_window(5 * number)), ("users_stats", users_window(5 * number))):
             batch: dict[str, Any] = {"producer": "spark.5faeeeef", "sequence": (number + 7) << 20}
             client.publish(topic, Event(id=f"{topic}:{window['window']['start']}", msg=window, **batch))
+
+
+def publish_cluster(client: SyncClient) -> None:
+    """Publish the view of a bridge: this broker, and another one that is silent."""
+    held = [TopicHeld("<b>orders</b>", 0, 1040, {"redis.orders": 17})]
+    plain: dict[str, Any] = {"version": "0.1.0", "at_ms": 1795830173319, "every_s": 10.0}
+    identity = client.stats()["identity"]
+    brokers = [
+        BrokerSeen(Heartbeat(broker=identity, address="berlin:8000", topics=held, **plain), 3.0),
+        BrokerSeen(Heartbeat(broker="Q7rWq0aM2Z9cXy81LfTbKe", address="lima:8000", topics=held, **plain), 125.0),
+    ]
+    client.publish(CLUSTER_VIEW, Event(id="v-1", msg=CentreView(centre="redis://centre:6379", brokers=brokers)))
 
 
 def _window(second: int) -> dict[str, str]:

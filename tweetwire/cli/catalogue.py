@@ -71,6 +71,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     "redrive": Entry(FAILURES, "deliver dead events again", "failures", "Redrive"),
     "discard": Entry(FAILURES, "settle dead events without delivering them", "failures", "Discard"),
     "clients": Entry(ADMINISTRATION, "list the connections of clients", "overview", "Clients"),
+    "cluster": Entry(ADMINISTRATION, "show the brokers that share a central engine", "cluster", "Cluster"),
     "stats": Entry(ADMINISTRATION, "show all figures of the broker", "overview", "Stats"),
     "forget": Entry(ADMINISTRATION, "remove a topic's record of a producer", "producers", "Forget"),
     "context add": Entry(ADMINISTRATION, "save a broker under a name", "context", "ContextAdd"),
@@ -90,7 +91,7 @@ COMMANDS: Final[dict[str, Entry]] = {
 PROGRAMS: Final[dict[str, Program]] = {
     "broker": Program("broker", "the message broker"),
     "users": Program("broker.users", "makes an entry for the users file of the broker"),
-    "bridge": Program("bridge", "topics to and from a central Redis or Valkey; compares them"),
+    "bridge": Program("bridge", "topics to and from a central engine; compares them"),
     "dashboard": Program("dashboard", "the web dashboard of a broker"),
     "ingest": Program("sse_ingest", "Server-Sent Events to MongoDB"),
     "simulator": Program("sse_ingest.simulator", "a server that sends invented tweets"),

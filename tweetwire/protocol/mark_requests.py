@@ -36,13 +36,21 @@ def confirm_line(topic: str, after: After | None, within_s: float | None) -> byt
 
 
 def mark_lines(
-    topic: str, name: str, offset: int, excepted: Iterable[int] = (), checkpoint: str | None = None
+    topic: str,
+    name: str,
+    offset: int,
+    excepted: Iterable[int] = (),
+    checkpoint: str | None = None,
+    *,
+    log: str | None = None,
 ) -> list[bytes]:
-    """Return the lines that move a mark to `offset`.
+    """Return the lines that move a mark to `offset`, unless the topic's log has another id than `log`.
 
     Usually this is one line. With more than `REFS_PER_LINE` exceptions, the earlier lines move the mark over a part of them.
     """
     head = f"mark {word('topic', topic)} as={word('name', name)}"
+    if log is not None:
+        head += f" log={word('log', log)}"
     offsets = sorted(set(_checked(offset, excepted)))
     parts = [offsets[at : at + REFS_PER_LINE] for at in range(0, len(offsets), REFS_PER_LINE)] or [[]]
     # The checkpoint belongs to the last offset.

@@ -103,7 +103,10 @@ class TopicComment(Struct, frozen=True):
 
 
 class TopicInfo(Struct, frozen=True):
-    """A topic. The offsets `earliest` to `next` - 1 can be read. `schema` is the decoded JSON Schema of its messages."""
+    """A topic. The offsets `earliest` to `next` - 1 can be read. `schema` is the decoded JSON Schema of its messages.
+
+    `log` is the id of its log, which changes when the topic is dropped and made again; "" if the broker shows none.
+    """
 
     topic: str
     earliest: int
@@ -113,6 +116,7 @@ class TopicInfo(Struct, frozen=True):
     description: str | None = None
     schema: Any = None
     comments: tuple[TopicComment, ...] = ()
+    log: str = ""
 
 
 class Page(Struct, frozen=True):

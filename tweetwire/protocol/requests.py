@@ -182,11 +182,17 @@ def nack_line(topic: str, offset: int, message: str | None, code: str | int | No
     return b"nack %b @%b %b\n" % (word("topic", topic).encode(), number("offset", offset).encode(), error)
 
 
-def read_line(topic: str, start: Start, limit: int, bytes_max: int, wait_s: float = 0.0) -> bytes:
-    """Return the line that reads a topic's log, and at its end waits up to `wait_s` seconds for the next event."""
+def read_line(
+    topic: str, start: Start, limit: int, bytes_max: int, wait_s: float = 0.0, *, log: str | None = None
+) -> bytes:
+    """Return the line that reads a topic's log, and at its end waits up to `wait_s` seconds for the next event.
+
+    Unless `log` is None, the log must have this id.
+    """
     limits = f"limit={number('limit', limit)} bytes={number('bytes_max', bytes_max)}"
     wait = f" wait={duration('wait_s', wait_s)}" if wait_s else ""
-    return f"read {word('topic', topic)} {start_word(start)} {limits}{wait}\n".encode()
+    of = "" if log is None else f" log={word('log', log)}"
+    return f"read {word('topic', topic)} {start_word(start)} {limits}{wait}{of}\n".encode()
 
 
 def stats_line(topic: str | None) -> bytes:

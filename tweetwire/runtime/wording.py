@@ -6,7 +6,17 @@ from typing import Any, Final
 
 from tweetwire.protocol.units import format_seconds
 
-__all__ = ["failure_text", "iso_time", "policy_text", "standing_text"]
+__all__ = ["age_text", "failure_text", "iso_time", "policy_text", "standing_text"]
+
+_UNITS: Final = ((86_400.0, "d"), (3600.0, "h"), (60.0, "min"))
+
+
+def age_text(seconds: float) -> str:
+    """Return an age in its largest unit: ``12 s``, ``3 min``, ``2 d``."""
+    for length, unit in _UNITS:
+        if seconds >= length:
+            return f"{seconds / length:.0f} {unit}"
+    return f"{max(0.0, seconds):.0f} s"
 
 
 def policy_text(policy: Mapping[str, Any]) -> str:

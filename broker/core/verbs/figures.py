@@ -100,23 +100,25 @@ class Figures:
         """About how many bytes the answer to ``topics`` has."""
         return self._topics.size or TOPIC_BYTES * len(self._desk.topics.by_name)
 
-    def stats(self, access: Access) -> Steps[bytes]:
+    def stats(self, access: Access, now_ms: int) -> Steps[bytes]:
         """Return the reply to ``stats``: counters since the start, and the figures of each topic and subscription."""
-        return self._stats.answer(access, partial(self._with_counts, access))
+        return self._stats.answer(access, partial(self._with_counts, access, now_ms))
 
-    def stats_of(self, access: Access, topic: Topic) -> Steps[bytes]:
+    def stats_of(self, access: Access, now_ms: int, topic: Topic) -> Steps[bytes]:
         """Return the reply to ``stats <topic>``, which has the form of ``stats``."""
         part = yield from _figures_part(topic)
-        return self._with_counts(access, [topic.name.encode()], [part])
+        return self._with_counts(access, now_ms, [topic.name.encode()], [part])
 
     def topics(self, access: Access) -> Steps[bytes]:
         """Return the reply to ``topics``: the offsets, bytes and documentation of topics. `next` follows the last event."""
         return self._topics.answer(access, lambda _, parts: b"+OK topics [%b]\n" % b",".join(parts))
 
-    def _with_counts(self, access: Access, names: list[bytes], parts: list[bytes]) -> bytes:
+    def _with_counts(self, access: Access, now_ms: int, names: list[bytes], parts: list[bytes]) -> bytes:
         patterns = [_pattern(one) for one in self._patterns if access.may_use(one)]
         counts = {
             "identity": self._desk.identity,
+            # The time by which events are dated, so that a client can tell how old an event is without a clock.
+            "now_ms": self._desk.dates.of(now_ms),
             "connections": len(self._sessions),
             **self._desk.counts,
             "handshakes": self._handshakes(),
@@ -142,6 +144,7 @@ def _topic_part(topic: Topic) -> Steps[bytes]:
     return _encode(
         {
             "topic": topic.name,
+            "log": topic.log.id,
             "earliest": topic.log.earliest,
             "next": topic.visible,
             "bytes": topic.log.size,
@@ -158,6 +161,7 @@ def _figures_part(topic: Topic) -> Steps[bytes]:
         if number % SUBSCRIPTIONS_A_SLICE == 0:
             yield None
     figures: dict[str, Any] = {
+        "log": topic.log.id,
         "earliest": topic.log.earliest,
         "next": topic.visible,
         "bytes": topic.log.size,

@@ -34,7 +34,7 @@ class Marking:
 
     def mark(self, session: Session, command: commands.Mark, now_ms: int) -> None:
         """Move a mark, making it if it is missing. A mark that is already further stays, and the reply has its offset."""
-        topic = self._desk.topics.find(command.topic)
+        topic = self._desk.topics.find(command.topic, command.log)
         _check_offsets(topic, command)
         known = topic.marks.by_name.get(command.name)
         if known is None:

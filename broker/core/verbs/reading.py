@@ -20,7 +20,7 @@ class ReadingVerbs:
 
     def read(self, session: Session, command: commands.Read, now_ms: int) -> None:
         """Begin to read visible events from a position on."""
-        topic = self._desk.topics.find(command.topic)
+        topic = self._desk.topics.find(command.topic, command.log)
         start = min(start_offset(topic, command.start, now_ms), topic.visible)
         count = min(command.limit, topic.visible - start)
         if command.wait_ms and topic.nearest_place(start) == topic.visible:

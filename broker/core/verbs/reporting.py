@@ -56,9 +56,10 @@ class Reporting:
         """Report the figures of all topics, or of one."""
         figures = self.figures
         if command.topic is None:
-            self._desk.begin_job(session, figures.stats(session.access), figures.stats_size, is_awaited=False)
+            self._desk.begin_job(session, figures.stats(session.access, now_ms), figures.stats_size, is_awaited=False)
         else:
-            self._desk.begin_job(session, figures.stats_of(session.access, self._desk.topics.find(command.topic)))
+            topic = self._desk.topics.find(command.topic)
+            self._desk.begin_job(session, figures.stats_of(session.access, now_ms, topic))
 
     def explain(self, session: Session, command: commands.Explain, now_ms: int) -> None:
         """Report the state of an event for a subscription."""

@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 
-from bridge.central import Destination, Origin
+from bridge.central import Destination, Origin, Registry
 from bridge.engines.memory import MemoryDestination, MemoryOrigin, MemoryStream
+from bridge.engines.memory_registry import MemoryHeartbeats, MemoryRegistry
 from bridge.engines.redis import RedisDestination, RedisOrigin
 from bridge.engines.redis_link import RedisLogin
+from bridge.engines.redis_registry import RedisRegistry
 from tests.bridge.engines.jetstream_engine import JetStreamEngine
 from tests.support.nats_servers import NatsServer
 from tests.support.redis_servers import RedisServer, find_server
@@ -20,12 +22,16 @@ class MemoryEngine:
     def __init__(self) -> None:
         self.stream = MemoryStream()
         self.stream.centre = ""
+        self.heartbeats = MemoryHeartbeats()
 
     def destination(self, topic: str = "orders", **options: Any) -> Destination:
         return MemoryDestination(self.stream, topic, **options)
 
     def origin(self) -> Origin:
         return MemoryOrigin(self.stream)
+
+    def registry(self, **options: Any) -> Registry:
+        return MemoryRegistry(self.heartbeats, **options)
 
     def delete(self) -> None:
         self.stream.delete()
@@ -51,6 +57,9 @@ class RedisEngine:
 
     def origin(self) -> Origin:
         return RedisOrigin(self.login, self.stream)
+
+    def registry(self, **options: Any) -> Registry:
+        return RedisRegistry(self.login, **options)
 
     def delete(self) -> None:
         self.plain.delete(self.stream)
@@ -95,7 +104,7 @@ def engine(
     if request.param == "jetstream":
         jetstream = JetStreamEngine(request.getfixturevalue("nats_server"))
         yield jetstream
-        jetstream.delete()
+        jetstream.clear()
         return
     engine = RedisEngine(start_server(servers, request.param, tmp_path_factory), "orders")
     yield engine
@@ -115,7 +124,7 @@ def jetstream_engine(nats_server: NatsServer) -> Iterator[JetStreamEngine]:
     """A server of NATS without a stream."""
     engine = JetStreamEngine(nats_server)
     yield engine
-    engine.delete()
+    engine.clear()
 
 
 @pytest.fixture(params=["redis", "valkey"])

@@ -1,15 +1,17 @@
 """A stream of a real NATS server, as the tests of the engines use it."""
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Any
 
 from nats.js.api import AckPolicy, ConsumerConfig
 from nats.js.errors import NotFoundError
 
-from bridge.central import Destination, Origin
+from bridge.central import Destination, Origin, Registry
 from bridge.engines.jetstream import JetStreamDestination
 from bridge.engines.jetstream_link import NatsLogin
 from bridge.engines.jetstream_origin import JetStreamOrigin
+from bridge.engines.jetstream_registry import STREAM, JetStreamRegistry
 from tests.support.nats_servers import NatsCluster, NatsServer, with_nats
 
 __all__ = ["JetStreamEngine"]
@@ -29,6 +31,9 @@ class JetStreamEngine:
     def origin(self) -> Origin:
         return JetStreamOrigin(self.login, self.stream)
 
+    def registry(self, **options: Any) -> Registry:
+        return JetStreamRegistry(self.login, **options)
+
     def run(self, work: Callable[[Any], Awaitable[Any]]) -> Any:
         """Run a function with the library's JetStream context."""
         return with_nats(self.ports, lambda client: work(client.jetstream(timeout=5)))
@@ -38,14 +43,17 @@ class JetStreamEngine:
         config = {"allow_atomic": True, **config}
         self.run(lambda context: context.add_stream(name=self.stream, subjects=list(subjects), **config))
 
-    def delete(self) -> None:
+    def delete(self, *streams: str) -> None:
         async def work(context: Any) -> None:
-            try:
-                await context.delete_stream(self.stream)
-            except NotFoundError:
-                return
+            for stream in streams or (self.stream,):
+                with suppress(NotFoundError):
+                    await context.delete_stream(stream)
 
         self.run(work)
+
+    def clear(self) -> None:
+        """Delete everything that a test may have made."""
+        self.delete(self.stream, STREAM)
 
     def add(self, value: bytes, subject: str = "tw.someone.orders.x", **headers: str) -> None:
         async def work(context: Any) -> None:

@@ -62,6 +62,22 @@ async def test_the_position_is_the_last_offset_of_the_last_append(engine: Engine
         assert await offsets(destination) == [0, 1, 5]
 
 
+async def test_the_position_has_the_id_of_the_log_it_counts_in(engine: Engine) -> None:
+    async with destination_of(engine) as destination:
+        assert (await destination.open(A, "log1")).log == ""
+        await destination.append([record(0), record(1)])
+        assert await destination.open(A, "log2") == Found(1, (await destination.open(A)).centre, log="log1")
+        # A position of an earlier release has none.
+        await destination.open(A)
+        await destination.append([record(2)])
+        found = await destination.open(A, "log2")
+        assert (found.position, found.log, found.is_replaced) == (2, "", False)
+        await destination.append([record(3)])
+        assert (await destination.open(A, "log2")).log == "log2"
+        await destination.forget()
+        assert (await destination.open(A, "log2")).log == ""
+
+
 async def test_offset_0_is_a_position(engine: Engine) -> None:
     async with destination_of(engine) as destination:
         await destination.open(A)

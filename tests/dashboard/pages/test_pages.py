@@ -10,7 +10,7 @@ from playwright.sync_api import Browser, expect
 
 from tests.dashboard.billing import Billing, billing_of
 from tests.dashboard.programs import DashboardProcess
-from tests.dashboard.samples import publish_stack
+from tests.dashboard.samples import publish_cluster, publish_stack
 from tests.dashboard.visitor import PATIENCE_MS, Visitor, visiting
 from tests.support.processes import BrokerProcess
 from tests.support.users import entry
@@ -25,6 +25,7 @@ PAGES = {
     "/dead-letters": "Dead letters",
     "/tweets": "Tweets",
     "/pipeline": "Pipeline",
+    "/cluster": "Cluster",
 }
 
 
@@ -131,6 +132,17 @@ def test_the_marks_of_a_topic_are_shown_with_their_lag(visitor: Visitor, broker:
         visitor.sees("central", "table")
         visitor.sees("@17", "table")
         visitor.sees("23", "table")
+
+
+def test_the_brokers_of_a_cluster_are_shown_with_their_state(visitor: Visitor, broker: BrokerProcess) -> None:
+    visitor.go("/cluster").sees("no bridge of this broker has seen a central engine")
+    with SyncClient(broker.address, name="bridge") as client:
+        publish_cluster(client)
+        visitor.sees("redis://centre:6379", "table")
+        visitor.sees("berlin:8000", "table")
+        visitor.sees("this broker; last heartbeat")
+        visitor.sees("no heartbeat for 2 min: the broker or its bridge is down")
+        visitor.sees("<b>orders</b>", "table")
 
 
 def test_a_subscription_without_a_name_shows_its_figures_alone(visitor: Visitor, broker: BrokerProcess) -> None:

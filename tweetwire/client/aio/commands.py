@@ -83,7 +83,14 @@ class AsyncCommands:
         return command.receipt
 
     async def read(
-        self, topic: str, offset: Start, *, limit: int = 1000, bytes_max: int = 1 << 20, wait_s: float = 0.0
+        self,
+        topic: str,
+        offset: Start,
+        *,
+        limit: int = 1000,
+        bytes_max: int = 1 << 20,
+        wait_s: float = 0.0,
+        log: str | None = None,
     ) -> Page:
         """Read events from the log, without a subscription.
 
@@ -94,6 +101,8 @@ class AsyncCommands:
             bytes_max: Approximate size limit of all events together, in bytes.
             wait_s: Longest wait for the next event at the end of the log, in seconds. The replies to later commands of
                 this client wait, too; so a program that reads in a loop needs a separate client for it.
+            log: The id that the topic's log must have, from `topics` or `stats`. It changes when a topic is dropped and made
+                again. None allows any log.
 
         Returns:
             The events, and the offset to continue from.
@@ -103,7 +112,7 @@ class AsyncCommands:
         """
         wait = ReadWait(wait_s, self._read_wait_s, monotonic())
         while True:
-            line = requests.read_line(topic, offset, limit, bytes_max, wait.next_s(monotonic()))
+            line = requests.read_line(topic, offset, limit, bytes_max, wait.next_s(monotonic()), log=log)
             command = self._link.send(ReadCommand(line, limit, bytes_max + self._line_bytes_max))
             try:
                 await self._link.outcome(command)

@@ -20,7 +20,14 @@ class AsyncMarks:
     _link: AsyncLink
 
     async def mark(
-        self, topic: str, name: str, offset: int, *, excepted: Iterable[int] = (), checkpoint: str | None = None
+        self,
+        topic: str,
+        name: str,
+        offset: int,
+        *,
+        excepted: Iterable[int] = (),
+        checkpoint: str | None = None,
+        log: str | None = None,
     ) -> int:
         """Report that every event of a topic below an offset is done elsewhere. Returns once this is on the broker's disk.
 
@@ -30,6 +37,8 @@ class AsyncMarks:
             offset: The offset. A mark that is already further stays where it is.
             excepted: Offsets below `offset` whose events are not done. Offsets below the mark's previous offset are ignored.
             checkpoint: One word to store with the mark, of at most 4,096 bytes. None keeps the one that it has.
+            log: The id that the topic's log must have, from `topics` or `stats`. It changes when a topic is dropped and made
+                again. None allows any log.
 
         Returns:
             The offset of the mark.
@@ -38,7 +47,7 @@ class AsyncMarks:
             Refusal: For example, the log ends before `offset`, or the mark belongs to another user.
             ValueError: `checkpoint` is not one word, or an exception is not below `offset`.
         """
-        lines = mark_requests.mark_lines(topic, name, offset, excepted, checkpoint)
+        lines = mark_requests.mark_lines(topic, name, offset, excepted, checkpoint, log=log)
         return [mark_replies.marked_at(await self._link.ask(line)) for line in lines][-1]
 
     async def unmark(self, topic: str, name: str) -> None:

@@ -86,6 +86,7 @@ class BlockingCommands:
         limit: int = 10_000,
         bytes_max: int = 8 << 20,
         wait_s: float = 0.0,
+        log: str | None = None,
     ) -> tuple[list[bytes], int]:
         """Read events from the log as stored lines, without a subscription.
 
@@ -95,6 +96,8 @@ class BlockingCommands:
             limit: Largest number of lines.
             bytes_max: Approximate size limit of all lines together, in bytes.
             wait_s: Longest wait for the next event at the end of the log, in seconds.
+            log: The id that the topic's log must have, from `topics` or `stats`. It changes when a topic is dropped and made
+                again. None allows any log.
 
         Returns:
             The lines, which are JSON without a line end, and the offset to continue from.
@@ -105,7 +108,7 @@ class BlockingCommands:
         """
         wait = ReadWait(wait_s, self._read_wait_s, monotonic())
         while True:
-            line = requests.read_line(topic, offset, limit, bytes_max, wait.next_s(monotonic()))
+            line = requests.read_line(topic, offset, limit, bytes_max, wait.next_s(monotonic()), log=log)
             command = ReadCommand(line, limit, bytes_max + self._line_bytes_max)
             self._link.run(command)
             if isinstance(command.error, Refusal) and wait.outlasts(command.error, monotonic()):
@@ -116,9 +119,11 @@ class BlockingCommands:
                 return command.lines, command.after
             offset = command.after
 
-    def read(self, topic: str, offset: int | str, *, limit: int = 1000, wait_s: float = 0.0) -> Page:
+    def read(
+        self, topic: str, offset: int | str, *, limit: int = 1000, wait_s: float = 0.0, log: str | None = None
+    ) -> Page:
         """Read up to `limit` events from the log, as `read_lines` does, and return them with the offset to continue from."""
-        return replies.page(*self.read_lines(topic, offset, limit=limit, wait_s=wait_s))
+        return replies.page(*self.read_lines(topic, offset, limit=limit, wait_s=wait_s, log=log))
 
     def last(self, topic: str, producer: str) -> ProducerPosition | None:
         """Return the position of a producer on a topic, or None if the topic does not know it. Raises Refusal, BrokerLost."""

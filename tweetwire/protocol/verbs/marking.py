@@ -21,9 +21,10 @@ CHECKPOINT_BYTES_MAX: Final = 4096
 
 
 class Mark(Command):
-    """``mark <topic> as=<name> [checkpoint=…] @<offset> [except @<n>…]``: all events below `offset` are done elsewhere.
+    """``mark <topic> as=<name> [checkpoint=…] [log=…] @<offset> [except @<n>…]``: all events below `offset` are done elsewhere.
 
-    The events at the offsets `excepted` are not done. If `checkpoint` is None, the mark keeps the one that it has.
+    The events at the offsets `excepted` are not done. If `checkpoint` is None, the mark keeps the one that it has. Unless `log`
+    is None, the topic's log must have this id.
     """
 
     permission: ClassVar = Permission.MARK
@@ -32,6 +33,7 @@ class Mark(Command):
     offset: int
     excepted: list[int]
     checkpoint: str | None
+    log: str | None = None
 
 
 class Unmark(Command):
@@ -71,13 +73,13 @@ def _mark(rest: bytes) -> Mark:
     topic, *words = words_of(rest, 3)
     at = next((number for number, word in enumerate(words) if word.startswith("@")), len(words))
     options = Options(words[:at])
-    name, checkpoint = options.text("as"), options.text("checkpoint")
+    name, checkpoint, log = options.text("as"), options.text("checkpoint"), options.text("log")
     options.end()
     if name is None or at == len(words):
         raise WrongUsage
     if checkpoint is not None and len(checkpoint.encode()) > CHECKPOINT_BYTES_MAX:
         raise Refusal("bad_arguments", f"the checkpoint of a mark has at most {CHECKPOINT_BYTES_MAX} bytes")
-    return Mark(check_name(topic), mark_name(name), _offset(words[at]), _excepted(words[at + 1 :]), checkpoint)
+    return Mark(check_name(topic), mark_name(name), _offset(words[at]), _excepted(words[at + 1 :]), checkpoint, log)
 
 
 def _excepted(words: list[str]) -> list[int]:
@@ -125,7 +127,7 @@ MARKING_VERBS: Final = (
         name="mark",
         parse=_mark,
         commands=(Mark,),
-        usage="mark <topic> as=<name> [checkpoint=<text>] @<offset> [except @<offset>...]",
+        usage="mark <topic> as=<name> [checkpoint=<text>] [log=<id>] @<offset> [except @<offset>...]",
         summary="reports that every event below an offset is done elsewhere, except the named ones; a mark only grows, and"
         " retention keeps the events above it",
     ),

@@ -18,9 +18,9 @@ WAIT_MS_MAX: Final = 60_000
 
 
 class Read(Command):
-    """``read <topic> <offset>|earliest|latest|<time> [limit=…] [bytes=…] [wait=…]``: read events from the log.
+    """``read <topic> <offset>|earliest|latest|<time> [limit=…] [bytes=…] [wait=…] [log=…]``: read events from the log.
 
-    At the end of the log, wait up to `wait_ms` for the next event.
+    At the end of the log, wait up to `wait_ms` for the next event. Unless `log` is None, the log must have this id.
     """
 
     permission: ClassVar = Permission.SUBSCRIBE
@@ -29,6 +29,7 @@ class Read(Command):
     limit: int
     bytes_max: int
     wait_ms: int = 0
+    log: str | None = None
 
 
 def _read(rest: bytes) -> Read:
@@ -40,6 +41,7 @@ def _read(rest: bytes) -> Read:
         limit=options.number("limit", 1000, 1, LIMIT_MAX),
         bytes_max=options.number("bytes", 1 << 20, 1, READ_BYTES_MAX),
         wait_ms=_wait_ms(options.text("wait")),
+        log=options.text("log"),
     )
     options.end()
     return command
@@ -60,8 +62,8 @@ READING_VERBS: Final = (
         name="read",
         parse=_read,
         commands=(Read,),
-        usage="read <topic> <offset>|earliest|latest|<time> [limit=1000] [bytes=1048576] [wait=0s]",
+        usage="read <topic> <offset>|earliest|latest|<time> [limit=1000] [bytes=1048576] [wait=0s] [log=<id>]",
         summary="reads events from the log, without a subscription; with wait, waits at the end of the log for the next"
-        " event",
+        " event; with log, refuses to read another log than this one",
     ),
 )
