@@ -21,6 +21,7 @@ from bench import (
     spark_jobs,
     wire,
 )
+from bench.bridge_rows import BRIDGE_ROWS
 from bench.latency import Latencies
 from bench.peers import PEERS, PeerBroker
 from bench.peers.redis_streams import xadds_per_second
@@ -270,6 +271,7 @@ ROWS: Final[dict[str, Measure]] = {
     "S2": _s2,
     "D1": _d1,
     "D2": _d2,
+    **BRIDGE_ROWS,
 }
 
 GROWTHS: Final[dict[str, Growing]] = {

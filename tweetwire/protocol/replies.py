@@ -103,10 +103,7 @@ class TopicComment(Struct, frozen=True):
 
 
 class TopicInfo(Struct, frozen=True):
-    """A topic. The offsets `earliest` to `next` - 1 can be read. `schema` is the decoded JSON Schema of its messages.
-
-    `log` is the id of its log, which changes when the topic is dropped and made again; "" if the broker shows none.
-    """
+    """A topic. Its offsets `earliest` to `next` - 1 can be read. `log` is the id of its log. `schema` is decoded JSON."""
 
     topic: str
     earliest: int
