@@ -49,10 +49,12 @@ faults: $(STAMP) ## power cuts, damage, failing disks, kills; ten minutes of att
 	@$(BIN)/python -m tests.hostile --time 10m
 	@TWEETWIRE_FAULT_ROUNDS=300 TWEETWIRE_HANDSHAKE_ROUNDS=200 TWEETWIRE_TEST_OUTAGE=30 TWEETWIRE_TEST_KILLS=10 \
 		TWEETWIRE_TEST_NACKS=1000000 TWEETWIRE_TEST_STOPS=50 TWEETWIRE_TEST_ADMIN_KILLS=300 TWEETWIRE_TEST_BRIDGE_KILLS=200 \
+		TWEETWIRE_TEST_TIER_KILLS=500 TWEETWIRE_TEST_TIER_STEPS=60 \
 		$(BIN)/python -m pytest -n 0 --timeout 1800 tests/faults/test_growth.py tests/faults/test_administering.py \
 		tests/bridge/test_kills_jetstream.py \
 		tests/tweetwire/client/exactly_once/test_exactly_once.py tests/change_stream/test_exactly_once.py \
-		tests/sse_ingest/test_outage.py tests/spark/test_program.py tests/spark/test_stops.py tests/bridge/test_kills.py
+		tests/sse_ingest/test_outage.py tests/spark/test_program.py tests/spark/test_stops.py tests/bridge/test_kills.py \
+		tests/broker/tiers/test_kills.py tests/broker/tiers/test_steps.py
 
 check: $(STAMP) ## lint, format, types, imports between packages, plain English
 	@$(BIN)/ruff check .
@@ -72,18 +74,25 @@ format: $(STAMP) ## rewrite the code in the project's format
 soak: $(STAMP) ## clients that misbehave for ten minutes; nothing may be lost (ARGS='--duration 2m')
 	@$(BIN)/python -m bench.soak $(ARGS)
 
-# The version of NATS that the tests and the documentation name; Debian's is older and has no atomic batches.
+# The versions that the tests and the documentation name. Debian's NATS is older and has no atomic batches; versitygw speaks S3.
 NATS_SERVER := v2.15.3
-# Debian's Go is too old for this server. Go's own packages are installed here.
+VERSITYGW := v1.8.0
+# Debian's Go is too old for these servers. Go's own packages are installed here.
 GO ?= $(or $(wildcard /usr/local/go/bin/go),go)
 TWEETWIRE_ENGINES ?= $(HOME)/.cache/tweetwire/engines
 
-engines: ## install the engines that the bridge's tests need and no package brings, in ~/.cache (needs Go)
-	@if ! [ "$$($(TWEETWIRE_ENGINES)/bin/nats-server --version 2>/dev/null)" = "nats-server: $(NATS_SERVER)" ]; then \
+# The arguments are the program, its package, and its version. A failed download is tried again.
+define install_engine
+	@if ! [ "$$($(GO) version -m $(TWEETWIRE_ENGINES)/bin/$(1) 2>/dev/null | awk '$$1 == "mod" { print $$3 }')" = "$(3)" ]; then \
 		for pause in 5 20 0; do \
-			GOBIN=$(TWEETWIRE_ENGINES)/bin $(GO) install github.com/nats-io/nats-server/v2@$(NATS_SERVER) && exit 0; sleep $$pause; \
+			GOBIN=$(TWEETWIRE_ENGINES)/bin $(GO) install $(2)@$(3) && exit 0; sleep $$pause; \
 		done; exit 1; \
 	fi
+endef
+
+engines: ## install the engines that the tests need and no package brings, in ~/.cache (needs Go)
+	$(call install_engine,nats-server,github.com/nats-io/nats-server/v2,$(NATS_SERVER))
+	$(call install_engine,versitygw,github.com/versity/versitygw/cmd/versitygw,$(VERSITYGW))
 
 bench-install: ## install the brokers that the benchmark compares with (Debian, needs root)
 	apt-get install -y --no-install-recommends nats-server redis-server rabbitmq-server mosquitto
@@ -100,7 +109,7 @@ COMPILE = $(BIN)/uv pip compile --quiet --python-version 3.11 --python-platform 
 
 hashes: $(STAMP) ## write deploy/hashes again: the packages that the images install, with the hash of each file
 	@printf 'cyclonedx-bom\nhatchling\npip\nsetuptools\nwheel\n' | $(COMPILE) --output-file deploy/hashes/build.txt -
-	@$(COMPILE) --extra broker --extra bridge --extra ingest --extra mongo --extra mock --extra dashboard --output-file deploy/hashes/services.txt pyproject.toml
+	@$(COMPILE) --extra broker --extra tiers --extra bridge --extra ingest --extra mongo --extra mock --extra dashboard --output-file deploy/hashes/services.txt pyproject.toml
 	@$(COMPILE) --extra spark --extra backfill --output-file deploy/hashes/spark.txt pyproject.toml
 
 audit: $(STAMP) ## look for known vulnerabilities of the images' packages, if the service that lists them can be reached

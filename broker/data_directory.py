@@ -22,9 +22,11 @@ __all__ = [
     "DataDirectory",
     "Durability",
     "Sizes",
+    "begin_restoring",
     "connections_room",
     "lock_directory",
     "open_files_max",
+    "refuse_used",
 ]
 
 Durability = Literal["synced", "written", "memory"]
@@ -34,6 +36,10 @@ logger = structlog.stdlib.get_logger()
 RESERVE_NAME: Final = "RESERVE"
 RESTORING: Final = "restoring"
 """The folder in a data directory to which ``tweetwire restore`` writes, until all is on the disk."""
+_OF_NO_BROKER: Final = frozenset({"LOCK", "lost+found"})
+"""Names that an empty data directory may have: the lock, and the folder of a file system."""
+_RESTORED: Final = frozenset({"topics", "state", "tiers"})
+"""The folders that a restore moves out of `RESTORING` at its end."""
 DROPPED_NAME: Final = "dropped"
 """The folder of the logs of dropped topics, until they are deleted."""
 OPEN_SEGMENTS_MAX: Final = 1024
@@ -146,6 +152,28 @@ def lock_directory(path: Path) -> int:
         os.close(lock)
         raise StartError(f"another broker uses {path}; stop it or choose another folder with --data-dir") from None
     return lock
+
+
+def refuse_used(path: Path) -> None:
+    """Raise StartError if a data directory is neither empty nor has an interrupted restore. Raises OSError."""
+    found = {entry.name for entry in path.iterdir()} - _OF_NO_BROKER
+    if found - (_RESTORED | {RESTORING} if RESTORING in found else set()):
+        raise StartError(f"{path} is not empty; choose a new folder with --data-dir")
+
+
+def begin_restoring(path: Path) -> Path:
+    """Return the new folder `RESTORING` in a locked data directory, for which `refuse_used` has raised nothing.
+
+    Raises OSError.
+    """
+    # A broker refuses a folder with `RESTORING`, so all the rest is of a restore that was interrupted.
+    for name in sorted(_RESTORED):
+        if (path / name).exists():
+            shutil.rmtree(path / name)
+    new = path / RESTORING
+    shutil.rmtree(new, ignore_errors=True)
+    make_folder(new)
+    return new
 
 
 def open_files_max() -> int:

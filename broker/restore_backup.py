@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from broker.data_directory import RESTORING, lock_directory
+from broker.data_directory import begin_restoring, lock_directory, refuse_used
 from broker.journal import Journal
 from broker.journal.records import Record, SubscriptionRecord
 from broker.log import Batch, CommitLog
@@ -27,8 +27,6 @@ __all__ = ["Restored", "restore_backup"]
 
 BATCH_EVENTS: Final = 4096
 BATCH_BYTES: Final = 8 << 20
-_OF_NO_BROKER: Final = frozenset({"LOCK", "lost+found", RESTORING})
-"""Names that an empty data directory may have: the lock, the folder of a file system, and an interrupted restore."""
 
 
 class Restored(Struct):
@@ -59,7 +57,7 @@ def restore_backup(folder: Path, manifest: Manifest, data_dir: Path, advance: Ad
     records, damaged = _records(folder, manifest)
     try:
         make_folder(data_dir)
-        _refuse_used(data_dir)
+        refuse_used(data_dir)
         lock = lock_directory(data_dir)
         try:
             return _Restoring(folder, manifest, data_dir, advance).write(records, damaged)
@@ -81,9 +79,7 @@ class _Restoring:
 
     def write(self, records: list[Record], damaged: int) -> Restored:
         """Write the logs and the state. `damaged` records of the state are left out. Raises OSError, StartError."""
-        new = self._data_dir / RESTORING
-        # Another restore may have been killed.
-        shutil.rmtree(new, ignore_errors=True)
+        new = begin_restoring(self._data_dir)
         try:
             make_folder(new / "topics")
             for topic in self._manifest.topics:
@@ -115,11 +111,6 @@ class _Restoring:
                 _skip(log, topic.next)
         if events != topic.events:
             self._done.damage.append(f"{topic.events - events:,} events of {topic.topic} are damaged or missing")
-
-
-def _refuse_used(data_dir: Path) -> None:
-    if any(path.name not in _OF_NO_BROKER for path in data_dir.iterdir()):
-        raise StartError(f"{data_dir} is not empty; choose a new folder with --data-dir")
 
 
 def _records(folder: Path, manifest: Manifest) -> tuple[list[Record], int]:

@@ -2,7 +2,7 @@
 
 import resource
 import sys
-from contextlib import AsyncExitStack, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext, suppress
 from functools import partial
 from typing import Final
 
@@ -12,15 +12,17 @@ from anyio.abc import SocketAttribute
 from broker import metrics
 from broker.connection import Limits
 from broker.data_directory import Sizes, connections_room, open_files_max
-from broker.garbage import collect_when_due
+from broker.garbage import collect_when_calm
 from broker.gateways import EventSource, EventSourceOptions
 from broker.server import Server
 from broker.settings import BrokerSettings
+from broker.tiers.options import TierOptions
 from broker.tls import TlsDoor, server_context
 from broker.users import UsersFile
 from tweetwire.protocol import check_name
 from tweetwire.protocol.errors import Refusal, StartError
 from tweetwire.runtime.admission import STRANGERS_MAX, AdmissionLimits
+from tweetwire.runtime.extras import needs_extra
 from tweetwire.runtime.listening import accept_forever, listen
 from tweetwire.runtime.program import logger, ready
 from tweetwire.runtime.signals import reloading
@@ -63,12 +65,13 @@ async def serve(settings: BrokerSettings, stop: anyio.Event) -> None:
         )
         await stack.enter_async_context(server.open(topics))
         await stack.enter_async_context(metrics.watch(server))
+        await stack.enter_async_context(_tier(settings, server))
         if settings.event_source:
             await stack.enter_async_context(EventSource(server, _event_source(settings)).open())
         stack.enter_context(reloading(partial(_reload, settings, server, door)))
         async with anyio.create_task_group() as connections:
             async with anyio.create_task_group() as accepting:
-                accepting.start_soon(collect_when_due, lambda: len(server.broker.sessions))
+                accepting.start_soon(collect_when_calm, lambda: len(server.broker.sessions))
                 accepting.start_soon(accept_forever, listener, server.handle, connections)
                 ready("broker", address)
                 await stop.wait()
@@ -129,6 +132,16 @@ def _event_source(settings: BrokerSettings) -> EventSourceOptions:
         silence_s=settings.event_source_silence,
         clients_per_address=settings.connections_per_address,
     )
+
+
+def _tier(settings: BrokerSettings, server: Server) -> AbstractAsyncContextManager[None]:
+    """Return the tier as a block, which does nothing without ``--tier``. Raises StartError for an unusable URL."""
+    if settings.tier is None:
+        return nullcontext()
+    with needs_extra("--tier", "tiers"):
+        from broker.tiers.service import Tier  # noqa: PLC0415 — the packages of an extra, which few brokers need
+    options = TierOptions(settings.tier, settings.tier_after, settings.tier_verify, settings.tier_fence)
+    return Tier(server, options).open()
 
 
 def _tls_door(settings: BrokerSettings) -> TlsDoor | None:

@@ -1,12 +1,12 @@
 """The settings of the broker, from flags and environment variables."""
 
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
 from broker.data_directory import Durability
-from tweetwire.runtime.kinds import Bytes, Folder, OptionalCount, OptionalFile, OptionalSeconds, Seconds
+from tweetwire.runtime.kinds import Bytes, Folder, OptionalCount, OptionalFile, OptionalSeconds, OptionalUrl, Seconds
 from tweetwire.runtime.program import ProgramSettings, settings_config
 
 __all__ = ["BrokerSettings"]
@@ -86,6 +86,23 @@ class BrokerSettings(ProgramSettings):
     hold_max: int = Field(
         100_000, ge=1, description="out-of-order events of the source that are held before it is read slowly"
     )
+    tier: OptionalUrl = Field(
+        None,
+        description="object store to which closed segments are copied: s3://bucket/prefix, gs://, az:// or file:///folder",
+    )
+    tier_after: Seconds = Field(
+        "10m",
+        validate_default=True,
+        gt=0,
+        description="time after which the open segments are closed and copied to the tier; a restore can lose this much",
+    )
+    tier_verify: Literal["read", "head"] = Field(
+        "read", description="how a copy in the tier is verified: read (it is read back) or head (its size is compared)"
+    )
+    tier_fence: Literal["refuse", "warn"] = Field(
+        "refuse",
+        description="consequence when another broker takes over the tier: refuse (publishes are refused) or warn",
+    )
     metrics_port: int = Field(9600, ge=0, le=65535, description="port of the Prometheus metrics, 0 for none")
 
     @model_validator(mode="after")
@@ -94,4 +111,10 @@ class BrokerSettings(ProgramSettings):
             raise ValueError("--tls-cert and --tls-key must be passed together")
         if self.tls_ca is not None and self.tls_cert is None:
             raise ValueError("--tls-ca needs --tls-cert and --tls-key")
+        return self
+
+    @model_validator(mode="after")
+    def _tier_on_disk(self) -> Self:
+        if self.tier is not None and self.durability == "memory":
+            raise ValueError("--tier needs logs on the disk; choose --durability synced or written")
         return self

@@ -103,7 +103,6 @@ class Broker:
         self._reads.forget_session(session)
         self._desk.forget_session(session)
         self._verbs.requesting.forget_session(session)
-        self._verbs.claiming.forget_session(session)
         self._verbs.subscribing.leave_all(session, now_ms, is_failure=not self._is_draining)
 
     def grant(self, session: Session, access: Access, now_ms: int) -> None:
@@ -274,6 +273,10 @@ class Broker:
     def set_full_disk(self, reason: str) -> None:
         """Refuse commands that keep a record, except acks and failed tries, for this reason; with "", accept them again."""
         self._topics.full_disk = reason
+
+    def set_fence(self, reason: str) -> None:
+        """Refuse all publishes for this reason, since another broker has taken over; with "", accept them again."""
+        self._topics.fence = reason
 
     def forget_old(self, now_ms: int) -> dict[Topic, Forgetting]:
         """Skip the events that retention removes.

@@ -43,6 +43,8 @@ class Topics:
         self.visible: dict[str, int] = {}
         # The reason why the disk has no room for records that may be refused. Empty if it has room, as far as the broker knows.
         self.full_disk = ""
+        # The reason why no client may publish, since another broker has taken over. Empty if this broker may accept events.
+        self.fence = ""
         # Called with each new topic, before a command uses it
         self.when_made: Callable[[Topic], None] = lambda _: None
         self._logs = logs
@@ -121,7 +123,7 @@ class Topics:
             raise Refusal("disk", f"{self.full_disk}; nothing was changed")
 
     def check_writer(self, session: Session, topic: str) -> None:
-        """Raise Refusal ``forbidden`` if only the broker or another session writes to a topic."""
+        """Raise Refusal ``forbidden`` if only the broker or another session writes to a topic, ``disk`` if no client may."""
         if topic in BROKER_TOPICS:
             raise Refusal("forbidden", f"{topic} is written by the broker alone")
         owner = self._owners.get(topic, session)
@@ -129,6 +131,8 @@ class Topics:
             raise _is_dropped(topic)
         if owner is not session:
             raise Refusal("forbidden", f"{topic} is written by {owner.name} alone")
+        if self.fence:
+            raise Refusal("disk", self.fence)
 
     def reserve(self, topic: str, session: Session) -> None:
         """Let only one session publish to a topic, until `unreserve`."""

@@ -116,6 +116,11 @@ class CommitLog:
         """The time (ms) by the broker's clock at which the newest event arrived, 0 if the log is empty."""
         return max((segment.arrived_ms for segment in self._segments.all[-2:]), default=0)
 
+    @property
+    def segments(self) -> Sequence[Segment]:
+        """The segments in order. The last one is open, all others are sealed."""
+        return self._segments.all
+
     def append(self, batch: Batch) -> None:
         """Write a batch, to a new segment if the last one is full. Wait for the disk if `is_synced`. Raises OSError."""
         with self._changing:

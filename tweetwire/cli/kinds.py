@@ -22,6 +22,7 @@ __all__ = [
     "PATTERN",
     "REF",
     "SECONDS",
+    "SOURCE",
     "SWITCH",
     "TEXT",
     "TOKEN",
@@ -174,6 +175,7 @@ NUMBER: Final = Kind("NUMBER", _positive, write=written)
 PATTERN: Final = Kind("NAME", _name_or_pattern)
 REF: Final = Kind("REF", _ref)
 SECONDS: Final = Kind("DURATION", parse_seconds, "500ms, 5s, 2m or 1h", write=format_seconds)
+SOURCE: Final = Kind("FOLDER|URL", str, "backups/today or s3://bucket/prefix")
 SWITCH: Final = Kind("", _switch, write=written)
 TEXT: Final = Kind("TEXT", str)
 TOKEN: Final = Kind("TOKEN", _token)

@@ -36,7 +36,6 @@ Code = Literal[
     "stale",
     "schema",
     "out_of_sequence",
-    "fenced",
     "unauthenticated",
     "forbidden",
     "busy",

@@ -17,6 +17,7 @@ __all__ = [
     "OptionalCount",
     "OptionalFile",
     "OptionalSeconds",
+    "OptionalUrl",
     "Seconds",
     "Switch",
 ]
@@ -43,6 +44,11 @@ Folder = Annotated[Path, Metavar("FOLDER")]
 
 OptionalFile = Annotated[Path | None, BeforeValidator(lambda given: None if given == "" else given)]
 """A file that may be left out. An empty text counts as left out, because Compose passes an unset variable that way."""
+
+OptionalUrl = Annotated[
+    str | None, BeforeValidator(lambda given: None if given == "" else given), Metavar("URL", "s3://bucket/prefix")
+]
+"""An address that may be left out. An empty text counts as left out, because Compose passes an unset variable that way."""
 
 OptionalCount = Annotated[int | None, BeforeValidator(lambda given: None if given == "" else given), Metavar("N")]
 """A number that may be left out. An empty text counts as left out, because Compose passes an unset variable that way."""

@@ -11,7 +11,6 @@ from tweetwire.client.engine.subscription import SubscriptionState
 from tweetwire.protocol import replies
 from tweetwire.protocol.errors import BrokerError, BrokerLost, ProtocolError, Refusal
 from tweetwire.protocol.greeting import identity_of
-from tweetwire.protocol.reply_heads import answers
 
 __all__ = [
     "AckCommand",
@@ -74,7 +73,7 @@ class Command:
 
     def fits(self, reply: bytes) -> bool:
         """Return whether `reply`, which is not a refusal, can be the reply to this command."""
-        return answers(self.line, reply)
+        return replies.answers(self.line, reply)
 
     def answer(self, reply: bytes) -> bool:
         """Take the reply. Returns whether the command is done."""

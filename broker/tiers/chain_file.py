@@ -1,0 +1,54 @@
+"""The file ``tiers/CHAIN`` of a data folder: which chain of manifests the folder continues, and how far it has come.
+
+Always true:
+
+- `writers` has the writer of each manifest that a process of this folder may have written last;
+- `number` is at least the number before the last manifest that a process of this folder has tried to write.
+
+So a manifest of another writer, or one with a number above `number` + 1, shows that another folder has continued the chain.
+"""
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from tweetwire.checked_lines import checked_line, line_body
+from tweetwire.files import FILE_MODE, make_folder, read_file, replace_file
+from tweetwire.protocol.errors import StartError
+
+__all__ = ["TIERS_FOLDER", "ChainFile", "read_chain_file", "write_chain_file"]
+
+TIERS_FOLDER: Final = "tiers"
+_NAME: Final = "CHAIN"
+
+
+class ChainFile(Struct, frozen=True):
+    """The content of the file."""
+
+    chain: str
+    writers: list[str]
+    number: int
+
+
+def read_chain_file(data_dir: Path) -> ChainFile | None:
+    """Return the content, None if there is no file. Raises StartError if it is damaged, OSError."""
+    path = data_dir / TIERS_FOLDER / _NAME
+    try:
+        body = line_body(read_file(path).removesuffix(b"\n"))
+    except FileNotFoundError:
+        return None
+    try:
+        if body is not None:
+            return msgspec.json.decode(body, type=ChainFile)
+    except msgspec.MsgspecError:
+        pass
+    raise StartError(f"{path} is damaged; restore the folder from the bucket: tweetwire restore URL DIR")
+
+
+def write_chain_file(data_dir: Path, content: ChainFile) -> None:
+    """Replace the content, durably. Raises OSError."""
+    make_folder(data_dir / TIERS_FOLDER)
+    data = checked_line(msgspec.json.encode(content))
+    replace_file(data_dir / TIERS_FOLDER / _NAME, data, mode=FILE_MODE)

@@ -1,0 +1,51 @@
+"""Compress the lines of a segment as gzip members, of which each can be inflated alone.
+
+The whole is one gzip file that every reader of gzip accepts. Each member but the last holds `MEMBER_BYTES` bytes of lines, so
+the member of a byte follows from its position. A line may span several members.
+"""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+from isal import igzip_lib, isal_zlib
+
+from broker.tiers.errors import ObjectDamaged
+
+__all__ = ["MEMBER_BYTES", "Packed", "inflate_member", "pack_members"]
+
+MEMBER_BYTES: Final = 256 << 10
+_LEVEL: Final = 1
+_GZIP: Final = 31
+"""The parameter of zlib that stands for gzip's header and its largest window."""
+
+
+class Packed(NamedTuple):
+    """Compressed lines, and the byte of `data` at which each member ends."""
+
+    data: bytes
+    ends: list[int]
+
+
+def pack_members(pieces: Iterable[bytes]) -> Packed:
+    """Compress each piece as one member. All pieces but the last must have `MEMBER_BYTES` bytes."""
+    data = bytearray()
+    ends: list[int] = []
+    for piece in pieces:
+        data += isal_zlib.compress(piece, _LEVEL, _GZIP)
+        ends.append(len(data))
+    return Packed(bytes(data), ends)
+
+
+def inflate_member(member: bytes) -> bytes:
+    """Return the lines of one member. Raises ObjectDamaged.
+
+    At most `MEMBER_BYTES` are inflated, so that a damaged member cannot fill the memory.
+    """
+    inflating = isal_zlib.decompressobj(_GZIP)
+    try:
+        piece: bytes = inflating.decompress(member, MEMBER_BYTES + 1)
+    except igzip_lib.IsalError as error:  # type: ignore[misc] # declared as an instance
+        raise ObjectDamaged(f"a member of a segment cannot be inflated: {error}") from error
+    if not inflating.eof or len(piece) > MEMBER_BYTES or inflating.unused_data:
+        raise ObjectDamaged("a member of a segment is incomplete or too long")
+    return piece

@@ -1,0 +1,157 @@
+"""The tier of a running broker: test the store, claim the chain, upload, and stop in order."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final, NamedTuple
+
+import anyio
+import structlog
+from anyio.abc import TaskGroup
+from prometheus_client import REGISTRY
+
+from broker.core import Topic
+from broker.log import CommitLog
+from broker.server import Server
+from broker.tiers.background import Background
+from broker.tiers.claim import Claimed, claim_chain, held_segments
+from broker.tiers.errors import Fenced, StoreUnusable, TierError
+from broker.tiers.figures import TierFigures
+from broker.tiers.location import open_store
+from broker.tiers.manifest import NamedSegment
+from broker.tiers.metrics import TierCollector
+from broker.tiers.options import TierOptions
+from broker.tiers.probe import probe_store
+from broker.tiers.segment_upload import Verify
+from broker.tiers.state_copy import durable_topics
+from broker.tiers.store import Store
+from broker.tiers.uploader import Uploader
+from tweetwire.backoff import Backoff
+from tweetwire.files import why
+from tweetwire.protocol.errors import StartError
+
+__all__ = ["Tier"]
+
+START_S: Final = 15.0
+"""How long a start waits for the store. After that the broker serves, and claims the chain when the store answers."""
+END_S: Final = 5.0
+"""How long a stop waits until the last segments are in the bucket."""
+PAUSE_MAX_S: Final = 60.0
+
+logger = structlog.stdlib.get_logger()
+
+
+class _Begun(NamedTuple):
+    """A claimed chain, and the local segments that its newest manifest names."""
+
+    claimed: Claimed
+    held: list[tuple[Topic, NamedSegment]]
+
+
+class Tier:
+    """The tier of one server, which must be open. `store` is for tests; without it, the URL of `options` is opened."""
+
+    def __init__(self, server: Server, options: TierOptions, store: Store | None = None) -> None:
+        self.figures = TierFigures()
+        self._server = server
+        self._options = options
+        self._store = open_store(options.url) if store is None else store
+        self._uploader: Uploader | None = None
+        self._is_probed = False
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        """Upload until the end of the block, and then what is left. Raises StartError if the store is unusable."""
+        collector = TierCollector(self.figures)
+        async with Background.open() as background:
+            begun = await self._begin(background)
+            async with anyio.create_task_group() as tasks:
+                tasks.start_soon(self._run, background, begun)
+                REGISTRY.register(collector)
+                try:
+                    yield
+                finally:
+                    REGISTRY.unregister(collector)
+                    await self._end(tasks)
+
+    async def _begin(self, background: Background) -> "_Begun | None":
+        """Claim the chain, unless the store does not answer soon or the chain is another broker's."""
+        with anyio.move_on_after(START_S):
+            try:
+                return await self._claim(background)
+            except StoreUnusable as error:
+                raise StartError(f"--tier: {error}") from error
+            except Fenced:
+                self._take_fence()
+                return None
+            except (TierError, OSError) as error:
+                reason = _reason(error)
+                logger.warning("the tier is away; serving without it until it answers", reason=reason)
+                return None
+        logger.warning("the tier does not answer; serving without it until it does", tier=self._store.shown)
+        return None
+
+    async def _claim(self, background: Background) -> "_Begun":
+        """Test the store, and claim the chain."""
+        server, topics = self._server, durable_topics(self._server.broker)
+
+        def claim() -> _Begun:
+            identity = server.data.identity()
+            if not self._is_probed:
+                probe_store(self._store, identity)
+                self._is_probed = True
+            logs = {topic.name: topic.log for topic in topics if isinstance(topic.log, CommitLog)}
+            claimed = claim_chain(self._store, server.data.path, identity, logs)
+            return _Begun(claimed, held_segments(claimed.newest, topics))
+
+        return await background.run(claim)
+
+    async def _run(self, background: Background, begun: "_Begun | None") -> None:
+        backoff = Backoff(first_s=1.0, max_s=PAUSE_MAX_S)
+        while begun is None and not self.figures.is_fenced:
+            self.figures.is_away = True
+            await anyio.sleep(backoff.next_pause_s())
+            try:
+                begun = await self._claim(background)
+            except Fenced:
+                self._take_fence()
+            except (TierError, OSError, StartError) as error:
+                self.figures.failures += 1
+                logger.warning("the tier is away; retrying", reason=_reason(error))
+        if begun is None:
+            return
+        chain = begun.claimed.chain
+        logger.info("claimed the tier", tier=self._store.shown, chain=chain.name, manifest=chain.number)
+        self._uploader = Uploader(
+            self._server.broker,
+            chain,
+            begun.held,
+            background,
+            self.figures,
+            after_s=self._options.after_s,
+            verify=Verify(self._options.verify),
+            when_fenced=self._take_fence,
+        )
+        await self._uploader.run()
+
+    async def _end(self, tasks: TaskGroup) -> None:
+        """Upload what is left, for a few seconds. The rest is uploaded after the next start."""
+        with anyio.CancelScope(shield=True), anyio.move_on_after(END_S):
+            if self._uploader is not None:
+                self._uploader.finish()
+                await self._uploader.ended.wait()
+        tasks.cancel_scope.cancel()
+
+    def _take_fence(self) -> None:
+        """Stop using the tier, and refuse publishes unless only a warning is wanted."""
+        self.figures.is_fenced = True
+        reason = (
+            f"another broker has taken over {self._store.shown}, so this one must not accept events;"
+            " use the other one, or stop this one and restore its folder from the bucket"
+        )
+        logger.error("another broker has taken over the tier; nothing is uploaded any more", tier=self._store.shown)
+        if self._options.fence == "refuse":
+            self._server.broker.set_fence(reason)
+
+
+def _reason(error: Exception) -> str:
+    return why(error) if isinstance(error, OSError) else str(error)
