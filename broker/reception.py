@@ -9,6 +9,7 @@ import anyio
 from anyio.abc import ByteStream, SocketStream
 
 from broker.connection import Connection, End
+from broker.lost_peers import watch_client
 from broker.strangers_log import strangers_log
 from tweetwire.protocol.errors import Refusal
 from tweetwire.runtime.admission import Admission, AdmissionLimits, AdmissionPlace, Closing
@@ -67,6 +68,7 @@ class Reception:
                 await say(stream, f"-ERR {refusal}")
             return
         try:
+            watch_client(stream)
             secured: ByteStream | None = stream
             if self._secure is not None:
                 secured = await self._made_secure(stream, self._secure, visit)

@@ -12,7 +12,7 @@ from anyio.abc import SocketAttribute
 from broker import metrics
 from broker.connection import Limits
 from broker.data_directory import Sizes, connections_room, open_files_max
-from broker.garbage import collect_when_calm
+from broker.garbage import collect_when_due
 from broker.gateways import EventSource, EventSourceOptions
 from broker.server import Server
 from broker.settings import BrokerSettings
@@ -71,7 +71,7 @@ async def serve(settings: BrokerSettings, stop: anyio.Event) -> None:
         stack.enter_context(reloading(partial(_reload, settings, server, door)))
         async with anyio.create_task_group() as connections:
             async with anyio.create_task_group() as accepting:
-                accepting.start_soon(collect_when_calm, lambda: len(server.broker.sessions))
+                accepting.start_soon(collect_when_due, lambda: len(server.broker.sessions))
                 accepting.start_soon(accept_forever, listener, server.handle, connections)
                 ready("broker", address)
                 await stop.wait()

@@ -103,6 +103,7 @@ class Broker:
         self._reads.forget_session(session)
         self._desk.forget_session(session)
         self._verbs.requesting.forget_session(session)
+        self._verbs.claiming.forget_session(session)
         self._verbs.subscribing.leave_all(session, now_ms, is_failure=not self._is_draining)
 
     def grant(self, session: Session, access: Access, now_ms: int) -> None:

@@ -92,6 +92,18 @@ class Desk:
         else:
             self.release(session)
 
+    def reply_when_settled(self, session: Session, topic: Topic, record: Record | None, line: str) -> None:
+        """Keep a record, and reply when it is on the disk and the topic has stored or refused all accepted events."""
+        number = 0 if record is None else self.work.keep(record)
+        if topic.next == topic.visible:
+            self.reply_after_record(session, number, line)
+            return
+        session.outbox.expect_record_and_stored(number, topic.name, topic.next - 1, f"{line}\n".encode())
+        if number > self.records_synced:
+            self._awaiting_records.add(session)
+            self.work.must_sync_records = True
+        self.release_when_stored(session, topic.name)
+
     def reply_when_stored(self, session: Session, topic: str, offset: int, line: str, size: int = 0) -> None:
         """Reply with a line and the durability when the log of a topic has the event at `offset`, of `size` bytes."""
         session.outbox.expect_stored(topic, offset, f"{line} {self._promise}\n".encode(), size)

@@ -120,6 +120,11 @@ class Outbox:
         self.replies += 1
         self._await(AwaitedRecord(ticket, reply))
 
+    def expect_record_and_stored(self, ticket: int, topic: str, offset: int, reply: bytes) -> None:
+        """Add one reply that waits until the disk has record number `ticket` and the log has the event at `offset`."""
+        self._await(AwaitedRecord(ticket, b""))
+        self.expect_stored(topic, offset, reply)
+
     def expect_answer(self, size: int = 0) -> Answer:
         """Add a place in the order of replies for a reply of about `size` bytes that is made later."""
         self.replies += 1

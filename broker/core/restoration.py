@@ -16,6 +16,7 @@ from broker.core.verbs.exactly_once import ExactlyOnce
 from broker.journal.mark_records import ConfirmRecord, MarkedRecord, UnmarkedRecord
 from broker.journal.records import (
     CheckpointRecord,
+    ClaimedRecord,
     ClientRecord,
     CommentRecord,
     DescriptionRecord,
@@ -47,6 +48,7 @@ _StateRecord: TypeAlias = (
     | SubscriptionChange
     | CheckpointRecord
     | ForgottenRecord
+    | ClaimedRecord
     | ProducersRecord
     | PurgedRecord
     | MarkedRecord
@@ -92,15 +94,7 @@ def restore(
             case _:
                 state.note(record)
     skipped = _skip_lost(topics, state)
-    timed = {
-        topic.name: restore_producers(topic, state.producers.get(topic.name), state.forgotten[topic.name])
-        for topic in topics
-    }
-    for checkpoint in state.checkpoints:
-        if checkpoint.topic in topics.by_name:
-            topics.by_name[checkpoint.topic].producers.restore_checkpoint(
-                checkpoint.producer, checkpoint.offset, checkpoint.value
-            )
+    timed = _restore_producers(topics, state)
     # Purged events are hidden after their producers are known, and before subscriptions are clamped to the first event.
     for name, below in state.purged.items():
         if name in topics.by_name and below > topics.by_name[name].log.earliest:
@@ -123,6 +117,7 @@ class _State:
         self.producers: dict[str, ProducersRecord] = {}
         self.checkpoints: list[CheckpointRecord] = []
         self.forgotten: dict[str, dict[str, int]] = defaultdict(dict)
+        self.claims: dict[str, dict[str, int]] = defaultdict(dict)
         self.purged: dict[str, int] = {}
         self.marks: dict[str, dict[str, MarkedRecord]] = defaultdict(dict)
         self.schedules: dict[str, ScheduleRecord] = {}
@@ -136,7 +131,10 @@ class _State:
                 self.checkpoints.append(record)
             case ForgottenRecord():
                 self.forgotten[record.topic][record.producer] = record.below
+                self.claims[record.topic].pop(record.producer, None)
                 _forget(record, self.producers, self.checkpoints)
+            case ClaimedRecord():
+                self.claims[record.topic][record.producer] = record.epoch
             case PurgedRecord():
                 self.purged[record.topic] = record.below
             case MarkedRecord() | UnmarkedRecord():
@@ -211,6 +209,24 @@ def _skip_lost(topics: Topics, state: _State) -> list[Skipped]:
             skipped.append(Skipped(name, topic.visible, offset - 1))
             topics.skip_to(topic, offset)
     return skipped
+
+
+def _restore_producers(topics: Topics, state: _State) -> dict[str, list[TimedPlace]]:
+    """Restore the producers of all topics. Return each topic's events after its kept producers that have times."""
+    timed = {
+        topic.name: restore_producers(topic, state.producers.get(topic.name), state.forgotten[topic.name])
+        for topic in topics
+    }
+    for checkpoint in state.checkpoints:
+        if checkpoint.topic in topics.by_name:
+            topics.by_name[checkpoint.topic].producers.restore_checkpoint(
+                checkpoint.producer, checkpoint.offset, checkpoint.value
+            )
+    for name, claims in state.claims.items():
+        if name in topics.by_name:
+            for producer, epoch in claims.items():
+                topics.by_name[name].producers.restore_claim(producer, epoch)
+    return timed
 
 
 def _restore_settings(topics: Topics, change: DocumentationChange | RetentionRecord | ConfirmRecord) -> None:

@@ -19,6 +19,7 @@ def state_records(sessions: Sessions, topics: Topics, exactly_once: ExactlyOnce,
     kept: list[Record] = [*sessions.records()]
     for topic in topics:
         kept.append(topic.producers.record(topic.name, topic.visible))
+        kept += topic.producers.claims.records(topic.name)
         kept += topic.documentation.records(topic.name)
         kept += retention_records(topic)
         kept += topic.marks.records(topic.name)

@@ -192,6 +192,14 @@ class ForgottenRecord(Struct, tag="forgotten"):
     below: int
 
 
+class ClaimedRecord(Struct, tag="claimed"):
+    """A claim of a producer: from now on, its events need this epoch. A later record replaces an earlier one."""
+
+    topic: str
+    producer: str
+    epoch: int
+
+
 class ProducersRecord(Struct, tag="producers"):
     """All producers of a topic: {name: (offset, sequence, checkpoint)}, from the events below offset `scanned`."""
 
@@ -260,6 +268,7 @@ TopicRecord: TypeAlias = (
     | SubscriptionChange
     | CheckpointRecord
     | ForgottenRecord
+    | ClaimedRecord
     | ProducersRecord
     | ScheduleRecord
     | ClientRecord

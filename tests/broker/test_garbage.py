@@ -1,26 +1,18 @@
 """The schedule of full garbage collections, and clients that must leave no reference cycles."""
 
 import gc
+import weakref
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import anyio
 import pytest
-from anyio.abc import SocketAttribute
+from anyio.abc import SocketAttribute, TaskGroup
 
+from broker import garbage
 from broker.connection import Limits
-from broker.garbage import (
-    ADDED_EACH,
-    ADDED_MAX,
-    ADDED_MIN,
-    CALM_S,
-    FEW_CONNECTIONS,
-    YOUNG_MAX,
-    Population,
-    collect_when_calm,
-    is_due,
-)
+from broker.garbage import ADDED_MAX, YOUNG_MAX, collect_when_due
 from broker.server import Server
 from broker.users import UsersFile
 from tests.support.users import entry
@@ -29,21 +21,6 @@ from tweetwire.runtime.listening import accept_forever, listen
 pytestmark = pytest.mark.anyio
 
 CONNECTIONS = 40
-
-
-@pytest.mark.parametrize(
-    ("connected", "added", "since_s", "wanted"),
-    [
-        (10, ADDED_MIN, CALM_S, True),
-        (10, ADDED_MIN - 1, CALM_S, False),
-        (10, ADDED_MAX - 1, CALM_S - 1, False),
-        (FEW_CONNECTIONS, ADDED_MAX - 1, 10 * CALM_S, False),
-        (FEW_CONNECTIONS, ADDED_MAX + ADDED_EACH * FEW_CONNECTIONS - 1, 1.0, False),
-        (FEW_CONNECTIONS, ADDED_MAX + ADDED_EACH * FEW_CONNECTIONS, 1.0, True),
-    ],
-)
-def test_a_collection_is_due(connected: int, added: int, since_s: float, wanted: bool) -> None:
-    assert is_due(Population(connected, added), since_s) is wanted
 
 
 @pytest.fixture
@@ -57,7 +34,7 @@ def restored_collector() -> Iterator[None]:
 async def test_young_objects_are_collected_although_as_many_old_objects_are_freed(restored_collector: None) -> None:
     connections = [[n] for n in range(10 * YOUNG_MAX)]
     async with anyio.create_task_group() as tasks:
-        tasks.start_soon(collect_when_calm, lambda: len(connections))
+        tasks.start_soon(collect_when_due, lambda: len(connections))
         await anyio.wait_all_tasks_blocked()
         for n in range(len(connections)):
             connections[n] = [n]
@@ -65,6 +42,49 @@ async def test_young_objects_are_collected_although_as_many_old_objects_are_free
         assert len(gc.get_objects(generation=0)) > YOUNG_MAX
         with anyio.fail_after(60):
             while len(gc.get_objects(generation=0)) > YOUNG_MAX:
+                await anyio.sleep(0.01)
+        tasks.cancel_scope.cancel()
+
+
+class Node:
+    """An object that can be in a reference cycle."""
+
+    def __init__(self) -> None:
+        self.other: Node | None = None
+
+
+async def old_cycle(tasks: TaskGroup, connected: list[int]) -> weakref.ref[Node]:
+    """Make a reference cycle of objects that a collection has excluded from later ones, and return a reference to it."""
+    tasks.start_soon(collect_when_due, lambda: len(connected))
+    await anyio.wait_all_tasks_blocked()
+    node = Node()
+    node.other = node
+    before = gc.get_freeze_count()
+    added = [[n] for n in range(2 * ADDED_MAX)]
+    with anyio.fail_after(60):
+        while gc.get_freeze_count() < before + len(added):
+            await anyio.sleep(0.01)
+    return weakref.ref(node)
+
+
+async def test_objects_that_a_collection_leaves_are_excluded_from_the_next_ones(restored_collector: None) -> None:
+    async with anyio.create_task_group() as tasks:
+        node = await old_cycle(tasks, [1])
+        gc.collect()
+        assert node() is not None
+        tasks.cancel_scope.cancel()
+
+
+async def test_all_objects_are_looked_at_when_no_client_has_been_connected_for_a_while(
+    restored_collector: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(garbage, "IDLE_S", 0.2)
+    connected = [1]
+    async with anyio.create_task_group() as tasks:
+        node = await old_cycle(tasks, connected)
+        connected.clear()
+        with anyio.fail_after(60):
+            while node() is not None:
                 await anyio.sleep(0.01)
         tasks.cancel_scope.cancel()
 

@@ -1,6 +1,5 @@
 """The marks that the confirmation of an event waits for, and for how long: ``after=kafka,redis within=5s``."""
 
-import re
 from functools import lru_cache
 from typing import Final
 
@@ -8,7 +7,7 @@ from msgspec import Struct
 
 from tweetwire.protocol.errors import Refusal
 from tweetwire.protocol.names import check_name
-from tweetwire.protocol.options import Options
+from tweetwire.protocol.options import Options, take_options
 from tweetwire.protocol.units import format_seconds, parse_seconds
 from tweetwire.protocol.words import text_of
 
@@ -30,7 +29,6 @@ MARKS_MAX: Final = 8
 WITHIN_MS: Final = 5_000
 WITHIN_MS_MAX: Final = 20_000
 
-_OPTION: Final = re.compile(rb"([A-Za-z_]+)=\S*\s+")
 _NAMES: Final = frozenset({b"after", b"within"})
 
 
@@ -76,15 +74,8 @@ def read_confirmation_change(options: Options) -> ConfirmationChange | None:
 
 def split_confirmation(raw: bytes) -> tuple[ConfirmationChange | None, bytes]:
     """Take the options ``after`` and ``within`` out of those before an event. Return them, and the rest of the line."""
-    found: list[bytes] = []
-    kept: list[bytes] = []
-    at = 0
-    while (option := _OPTION.match(raw, at)) is not None:
-        (found if option[1].lower() in _NAMES else kept).append(option[0])
-        at = option.end()
-    if not found:
-        return None, raw
-    return _cached_change(b"".join(found)), b"".join(kept) + raw[at:]
+    words, rest = take_options(raw, _NAMES)
+    return (_cached_change(words), rest) if words else (None, raw)
 
 
 @lru_cache(maxsize=1024)

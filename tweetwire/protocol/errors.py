@@ -36,6 +36,7 @@ Code = Literal[
     "stale",
     "schema",
     "out_of_sequence",
+    "fenced",
     "unauthenticated",
     "forbidden",
     "busy",

@@ -1,14 +1,29 @@
 """The options at the end of a line: ``name=value`` words and flags."""
 
+import re
+from collections.abc import Set as AbstractSet
 from typing import Final
 
 from tweetwire.protocol.errors import Refusal
 from tweetwire.protocol.words import whole_number
 
-__all__ = ["LIMIT_MAX", "Options"]
+__all__ = ["LIMIT_MAX", "Options", "take_options"]
 
 LIMIT_MAX: Final = 100_000
 """The largest ``limit`` of a command that reads or reports."""
+
+_OPTION: Final = re.compile(rb"([A-Za-z_]+)=\S*\s+")
+
+
+def take_options(raw: bytes, names: AbstractSet[bytes]) -> tuple[bytes, bytes]:
+    """Take the options with these names out of those before an event. Return them, and the rest of the line."""
+    found: list[bytes] = []
+    kept: list[bytes] = []
+    at = 0
+    while (option := _OPTION.match(raw, at)) is not None:
+        (found if option[1].lower() in names else kept).append(option[0])
+        at = option.end()
+    return (b"".join(found), b"".join(kept) + raw[at:]) if found else (b"", raw)
 
 
 class Options:

@@ -5,11 +5,13 @@ publishes to one topic become one command, so that each of them costs only a few
 """
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 from tweetwire.protocol.confirmation import ConfirmationChange, split_confirmation
 from tweetwire.protocol.errors import Refusal, internal
 from tweetwire.protocol.event_lines import parse_event, parse_events
+from tweetwire.protocol.events import IncomingEvent
+from tweetwire.protocol.fencing import NO_EPOCH, split_epoch
 from tweetwire.protocol.lines import TOO_LONG
 from tweetwire.protocol.names import topic_name
 from tweetwire.protocol.timing import TimedEvent
@@ -21,6 +23,18 @@ from tweetwire.protocol.words import WrongUsage, text_of
 __all__ = ["parse_lines"]
 
 _PARSERS: Final = {word.encode(): verb.parse for word, verb in VERBS_BY_WORD.items()}
+
+
+class _Head(NamedTuple):
+    """The topic and the options that the lines of a run have in common."""
+
+    topic: str
+    wanted: ConfirmationChange | None = None
+    epoch: int = NO_EPOCH
+
+    def publish(self, events: list[IncomingEvent], *, is_timed: bool) -> Publish:
+        """Return the command that stores `events`."""
+        return Publish(self.topic, events, wanted=self.wanted, is_timed=is_timed, epoch=self.epoch)
 
 
 def parse_lines(lines: list[bytes], line_bytes_max: int) -> list[Command | Refusal]:
@@ -40,25 +54,26 @@ def parse_lines(lines: list[bytes], line_bytes_max: int) -> list[Command | Refus
         while at < end and lines[at].startswith(head):
             at += 1
         try:
-            topic, wanted = _head(prefix)
+            common = _head(prefix)
         except Refusal:
             # The word is not a name, or it is a name next to a tab. The other parser splits at tabs.
             for one in lines[first:at]:
                 _append_parsed(found, one, line_bytes_max)
         else:
-            found += _parse_publishes(topic, [line[length:] for line in lines[first:at]], wanted)
+            found += _parse_publishes(common, [line[length:] for line in lines[first:at]])
     return found
 
 
-def _head(prefix: bytes) -> tuple[str, ConfirmationChange | None]:
+def _head(prefix: bytes) -> _Head:
     """Return the topic and the options in the beginning of a line. Raises Refusal if the other parser must read it."""
     word, _, options = prefix[4:-1].partition(b" ")
     if not options:
-        return topic_name(word), None
+        return _Head(topic_name(word))
     wanted, rest = split_confirmation(options + b" ")
+    epoch, rest = split_epoch(rest)
     if rest:
-        raise Refusal("bad_arguments", "these are not only options of the confirmation")
-    return topic_name(word), wanted
+        raise Refusal("bad_arguments", "there are also other options")
+    return _Head(topic_name(word), wanted, epoch)
 
 
 def _publish_prefix(line: bytes) -> bytes | None:
@@ -68,15 +83,15 @@ def _publish_prefix(line: bytes) -> bytes | None:
     return line[: brace + 1] if is_plain else None
 
 
-def _parse_publishes(topic: str, raws: list[bytes], wanted: ConfirmationChange | None) -> list[Command | Refusal]:
+def _parse_publishes(head: _Head, raws: list[bytes]) -> list[Command | Refusal]:
     try:
         events = parse_events(raws)
-        return [Publish(topic, events, wanted=wanted, is_timed=type(events[0]) is TimedEvent)]
+        return [head.publish(events, is_timed=type(events[0]) is TimedEvent)]
     except Exception:  # noqa: BLE001 — after any fault, each line is read alone to find the wrong ones
-        return _parse_singly(topic, raws, wanted)
+        return _parse_singly(head, raws)
 
 
-def _parse_singly(topic: str, raws: list[bytes], wanted: ConfirmationChange | None) -> list[Command | Refusal]:
+def _parse_singly(head: _Head, raws: list[bytes]) -> list[Command | Refusal]:
     """Refuse the wrong lines. Each run of events between two of them becomes one command."""
     found: list[Command | Refusal] = []
     run: Publish | None = None
@@ -84,7 +99,7 @@ def _parse_singly(topic: str, raws: list[bytes], wanted: ConfirmationChange | No
         try:
             event = parse_event(raw)
         except Refusal as refusal:
-            found.append(Refusal(refusal.code, refusal.text, raw, topic))
+            found.append(Refusal(refusal.code, refusal.text, raw, head.topic))
             run = None
             continue
         except Exception as error:  # noqa: BLE001 — see _append_parsed
@@ -92,7 +107,7 @@ def _parse_singly(topic: str, raws: list[bytes], wanted: ConfirmationChange | No
             run = None
             continue
         if run is None:
-            found.append(run := Publish(topic, [], wanted=wanted))
+            found.append(run := head.publish([], is_timed=False))
         run.events.append(event)
         run.is_timed |= type(event) is TimedEvent
     return found

@@ -17,7 +17,7 @@ __all__ = [
     "Receipt",
     "TopicComment",
     "TopicInfo",
-    "answers",
+    "claimed",
     "completion",
     "created",
     "discarded",
@@ -82,12 +82,16 @@ class ProducerPosition(Struct, frozen=True):
         offset: The offset of its last event, or -1 if only a checkpoint is known.
         sequence: The sequence of that event, or None if only a checkpoint is known.
         refused: The first refused sequence that must be sent again, or None if it was, and the last refused sequence.
+        epoch: The epoch of its last claim, or 0 if no client has claimed it.
+        holder: The name of the client that holds it, or None.
     """
 
     offset: int
     sequence: int | None
     checkpoint: str | None
     refused: tuple[int | None, int] | None = None
+    epoch: int = 0
+    holder: str | None = None
 
 
 class TopicComment(Struct, frozen=True):
@@ -117,53 +121,6 @@ class Page(Struct, frozen=True):
 
     events: list[StoredEvent]
     next: int
-
-
-def answers(request: bytes, reply: bytes) -> bool:
-    """Whether `reply`, which is not a refusal, can answer the line `request`. The first words of a reply name its command."""
-    words = request.split(None, _WORDS_MAX)
-    verb, count = _REPLIES.get(words[0].lower(), (b"", 0))
-    if not verb:
-        return reply.startswith(b"+")
-    expected = b" ".join([verb, *words[1 : 1 + count]])
-    return reply == expected or reply.startswith(expected + b" ")
-
-
-# The beginning of the reply to each verb: its fixed words, and the number of words that it repeats from the line.
-_REPLIES: Final = {
-    b"hello": (b"+OK hello", 1),
-    b"sub": (b"+OK sub", 1),
-    b"unsub": (b"+OK unsub", 1),
-    b"ack": (b"+OK ack", 1),
-    b"nack": (b"+OK nack", 1),
-    b"extend": (b"+OK extend", 1),
-    b"begin": (b"+OK begin", 1),
-    b"read": (b"+OK read", 1),
-    b"last": (b"+OK last", 2),
-    b"checkpoint": (b"+OK checkpoint", 2),
-    b"create": (b"+OK create", 1),
-    b"drop": (b"+OK drop", 1),
-    b"purge": (b"+OK purge", 1),
-    b"seek": (b"+OK seek", 2),
-    b"pause": (b"+OK pause", 2),
-    b"resume": (b"+OK resume", 2),
-    b"discard": (b"+OK discard", 1),
-    b"pub": (b"+OK pub", 1),
-    b"request": (b"+OK request", 1),
-    b"pub2": (b"+REC", 1),
-    b"pubrel": (b"+COMP", 2),
-    b"pubrec": (b"+REL", 2),
-    b"pubcomp": (b"+OK comp", 2),
-    b"mark": (b"+OK mark", 1),
-    b"unmark": (b"+OK unmark", 1),
-    b"marks": (b"+OK marks", 1),
-    b"confirm": (b"+OK confirm", 1),
-    b"topics": (b"+OK topics", 0),
-    b"stats": (b"+OK stats", 0),
-    b"ping": (b"+PONG", 0),
-    b"quit": (b"+OK bye", 0),
-}
-_WORDS_MAX: Final = 3
 
 
 def _reading(read: Callable[P, T]) -> Callable[P, T]:
@@ -223,6 +180,12 @@ def settled(line: bytes) -> int:
 def created(line: bytes) -> bool:
     """Read ``+OK create <topic> new|exists``. Returns whether the topic is new."""
     return {b"new": True, b"exists": False}[line.split(b" ")[3]]
+
+
+@_reading
+def claimed(line: bytes) -> int:
+    """Read the epoch from ``+OK claim <topic> <producer> <epoch>``."""
+    return int(line.split(b" ")[4])
 
 
 @_reading

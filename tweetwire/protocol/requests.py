@@ -1,7 +1,7 @@
 """The lines that a client sends, made from arguments. The module `replies` reads the answers.
 
-Invariant: a function returns whole lines, each of them one command, or raises ValueError. Only this module and
-`admin_requests` put text of an application into a line. Both check it with `request_words`, so no argument can add a word,
+Invariant: a function returns whole lines, each of them one command, or raises ValueError. Only this module and the other
+modules of requests put text of an application into a line. They check it with `request_words`, so no argument can add a word,
 an option or a command.
 """
 
@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
+from tweetwire.protocol.claim_requests import producer_word
 from tweetwire.protocol.failures import Cause
 from tweetwire.protocol.policy import Ordered
 from tweetwire.protocol.reasons import reason_json
@@ -204,7 +205,7 @@ def last_line(topic: str, producer: str) -> bytes:
     return f"last {word('topic', topic)} {word('producer', producer)}\n".encode()
 
 
-def checkpoint_line(topic: str, producer: str, value: str) -> bytes:
+def checkpoint_line(topic: str, producer: str, value: str, epoch: int | None = None) -> bytes:
     """Return the line that moves a producer's checkpoint.
 
     `value` is the rest of the line. The broker strips white space at its ends, so a value with such white space is refused
@@ -212,12 +213,12 @@ def checkpoint_line(topic: str, producer: str, value: str) -> bytes:
     """
     if not isinstance(value, str) or not value or value.strip() != value or "\n" in value or "\r" in value:
         raise ValueError(f"checkpoint {value!r:.80} is not one line of text without white space at its ends")
-    return encoded(f"checkpoint {word('topic', topic)} {word('producer', producer)} {value}\n")
+    return encoded(f"checkpoint {word('topic', topic)} {producer_word(producer, epoch)} {value}\n")
 
 
-def skip_line(topic: str, producer: str, sequence: int) -> bytes:
+def skip_line(topic: str, producer: str, sequence: int, epoch: int | None = None) -> bytes:
     """Return the line that gives up a producer's refused events up to a sequence."""
-    words = f"{word('topic', topic)} {word('producer', producer)} {number('sequence', sequence)}"
+    words = f"{word('topic', topic)} {producer_word(producer, epoch)} {number('sequence', sequence)}"
     return f"skip {words}\n".encode()
 
 

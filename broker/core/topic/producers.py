@@ -12,6 +12,7 @@ from typing import Final
 from msgspec import UNSET, Struct
 
 from broker.core.gaps import Gaps
+from broker.core.topic.claims import Claims
 from broker.journal.records import ProducersRecord
 from tweetwire.protocol.errors import Refusal
 from tweetwire.protocol.events import IncomingEvent, StoredEvent
@@ -50,6 +51,7 @@ class Producers:
         # The lowest sequence of each producer in the pending batch
         self._pending_from: dict[str, int] = {}
         self.gaps: Gaps[str] = Gaps()
+        self.claims = Claims()
         self._touched: set[str] = set()
         self._writing: dict[str, Producer] = {}
         self._writing_from: dict[str, int] = {}
@@ -143,6 +145,20 @@ class Producers:
         if self.accepted.get(name, _NONE).offset == offset:
             self.set_checkpoint(name, value)
 
+    def claim(self, name: str) -> int:
+        """Give a producer, which may be new, the next epoch, and return it. Raises Refusal ``too_many``.
+
+        The new epoch begins after the stored events, so no refused event of an earlier epoch has to be sent again.
+        """
+        self._make(name)
+        self.gaps.forget(name)
+        return self.claims.advance(name)
+
+    def restore_claim(self, name: str, epoch: int) -> None:
+        """Restore the epoch of a producer."""
+        self._make(name)
+        self.claims.epochs[name] = epoch
+
     def forget(self, name: str) -> None:
         """Forget a producer. Raises Refusal ``bad_arguments`` if it is unknown, ``busy`` while its event is being written."""
         if name in self._touched or name in self._writing:
@@ -150,6 +166,7 @@ class Producers:
         if name not in self.accepted:
             raise Refusal("bad_arguments", f"the topic has no producer {name}")
         self.gaps.forget(name)
+        self.claims.forget(name)
         del self.accepted[name]
         self.stored.pop(name, None)
         self.recount()
@@ -169,6 +186,13 @@ class Producers:
         """Release the room of a dropped topic."""
         self._room.used -= self._bytes
         self._bytes = 0
+
+    def _make(self, name: str) -> None:
+        """Know a producer that has no event and no checkpoint yet. Raises Refusal ``too_many``."""
+        if name not in self.accepted:
+            self.check_room(name, None)
+            self.accepted[name] = self.stored[name] = made = Producer()
+            self._take_room(name, _NONE, made)
 
     def _take_room(self, name: str, before: Producer, after: Producer) -> None:
         grown = _size(name, after) - (0 if before is _NONE else _size(name, before))

@@ -9,7 +9,7 @@ durably as the broker's settings promise. Always true:
 """
 
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from msgspec import UNSET
 
@@ -29,11 +29,15 @@ from tweetwire.protocol.confirmation import Confirmation
 from tweetwire.protocol.errors import Refusal, internal
 from tweetwire.protocol.event_lines import place
 from tweetwire.protocol.events import IncomingEvent
+from tweetwire.protocol.fencing import NO_EPOCH
 from tweetwire.protocol.policy import Policy
 from tweetwire.protocol.retention import Retention
 from tweetwire.protocol.timing import TimedEvent, fix_times
 
 __all__ = ["Accepted", "Topic"]
+
+_UNREAD: Final = frozenset({"out_of_sequence", "fenced"})
+"""The refusals that do not depend on an event's content. They open no gap: the producer does not have to repeat it."""
 
 
 class Accepted(NamedTuple):
@@ -91,11 +95,11 @@ class Topic:
         return bool(self._pending.lines)
 
     def accept(
-        self, events: list[IncomingEvent], now_ms: int, *, is_timed: bool = False
+        self, events: list[IncomingEvent], now_ms: int, *, is_timed: bool = False, epoch: int = NO_EPOCH
     ) -> Iterator[Accepted | Refusal]:
         """Give events their offsets and put them into the pending batch. Duplicates are left out.
 
-        If `is_timed`, some of the events may be of the type `TimedEvent`.
+        If `is_timed`, some of the events may be of the type `TimedEvent`. `epoch` is that of the line, see `Claims`.
 
         Yields in the order of the events:
 
@@ -105,10 +109,13 @@ class Topic:
         """
         run: list[IncomingEvent] = []
         schema, known = self.documentation.schema, self.producers.accepted
+        claims = self.producers.claims if self.producers.claims.epochs or epoch else None
         is_checked = is_timed or schema is not None
         for event in events:
             if event.producer is not UNSET or is_checked:
                 try:
+                    if claims is not None and event.producer is not UNSET:
+                        claims.check(event.producer, epoch)
                     duplicate = self.producers.duplicate_of(event, self.name)
                     if is_timed and duplicate is None and isinstance(event, TimedEvent):
                         self._fix_times(event, now_ms)
@@ -119,7 +126,7 @@ class Topic:
                 except Exception as error:  # noqa: BLE001 — the other events are stored
                     yield from self._accept_run(run, now_ms, is_timed=is_timed)
                     run = []
-                    if not (isinstance(error, Refusal) and error.code == "out_of_sequence"):
+                    if not (isinstance(error, Refusal) and error.code in _UNREAD):
                         self.producers.refuse(event)
                     yield error if isinstance(error, Refusal) else internal(error)
                     continue

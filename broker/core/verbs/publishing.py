@@ -1,12 +1,14 @@
 """Publishing: events, a producer's position and checkpoint, and the removal of a producer that is no longer needed."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from broker.core.desk import Desk
 from broker.core.mark_waits import MarkWait
 from broker.core.session import Session
+from broker.core.topic.claims import Claims
 from broker.core.topic.producers import Producer
 from broker.core.topic.topic import Topic
 from broker.core.verbs.handler import Handlers
@@ -59,7 +61,7 @@ class Publishing:
             return (publish,)
         shares = topic.documentation.schema.shares(publish.events)
         return [
-            commands.Publish(publish.topic, events, wanted=publish.wanted, is_timed=publish.is_timed)
+            commands.Publish(publish.topic, events, publish.wanted, publish.is_timed, publish.epoch)
             for events in shares
         ]
 
@@ -70,6 +72,8 @@ class Publishing:
         known = session.gaps.known.get((command.topic, command.producer)) if session.gaps is not None else None
         gap = producers.gaps.get(command.producer) or known
         answer = stored if gap is None else {**msgspec.to_builtins(stored or Producer()), "refused": gap}
+        if command.producer in producers.claims.epochs:
+            answer = msgspec.to_builtins(answer) | _claim(producers.claims, command.producer)
         position = msgspec.json.encode(answer).decode()
         self._desk.reply(session, f"+OK last {command.topic} {command.producer} {position}")
 
@@ -78,18 +82,20 @@ class Publishing:
         self._desk.topics.check_writer(session, command.topic)
         topic = self._desk.topics.by_name.get(command.topic)
         if topic is not None:
+            topic.producers.claims.check(command.producer, command.epoch)
             topic.producers.gaps.skip(command.producer, command.sequence)
         if session.gaps is not None:
             session.gaps.skip(command.topic, command.producer, command.sequence)
-        self._desk.reply(session, f"+OK skip {command.topic} {command.producer}")
+        self._desk.reply(session, f"+OK skip {command.topic} {_named(command)}")
 
     def checkpoint(self, session: Session, command: commands.Checkpoint, now_ms: int) -> None:
         """Move a producer's checkpoint without an event."""
         self._desk.topics.check_writer(session, command.topic)
         self._desk.topics.check_room()
         topic = self._desk.topics.find_or_make(command.topic)
+        topic.producers.claims.check(command.producer, command.epoch)
         record = self._move_checkpoint(topic, command.producer, command.value)
-        self._desk.reply_when_kept(session, record, f"+OK checkpoint {record.topic} {command.producer}")
+        self._desk.reply_when_kept(session, record, f"+OK checkpoint {record.topic} {_named(command)}")
 
     def forget(self, session: Session, command: commands.Forget, now_ms: int) -> None:
         """Forget a producer. Its events stay, but events that it sends again are stored twice."""
@@ -110,7 +116,7 @@ class Publishing:
     def _accept(
         self, session: Session, topic: Topic, command: commands.Publish, now_ms: int, wait: MarkWait | None
     ) -> None:
-        for accepted in topic.accept(command.events, now_ms, is_timed=command.is_timed):
+        for accepted in topic.accept(command.events, now_ms, is_timed=command.is_timed, epoch=command.epoch):
             if isinstance(accepted, Refusal):
                 self._desk.refuse(session, accepted, now_ms)
             elif accepted.is_duplicate:
@@ -135,7 +141,16 @@ class Publishing:
             except Refusal as refusal:
                 self._desk.refuse(session, refusal, now_ms)
                 continue
-            one = commands.Publish(topic.name, [event], is_timed=command.is_timed)
+            one = commands.Publish(topic.name, [event], is_timed=command.is_timed, epoch=command.epoch)
             self._accept(session, topic, one, now_ms, wait)
             if topic.producers.last_sequence(event) == event.sequence:
                 gaps.note_accepted(topic.name, event)
+
+
+def _claim(claims: Claims, producer: str) -> dict[str, Any]:
+    holder = claims.holder(producer)
+    return {"epoch": claims.epochs[producer], "holder": None if holder is None else holder.name}
+
+
+def _named(command: commands.Checkpoint | commands.Skip) -> str:
+    return f"{command.producer}@{command.epoch}" if command.epoch else command.producer

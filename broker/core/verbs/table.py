@@ -6,6 +6,7 @@ from broker.core.delivery.delivery import Delivery
 from broker.core.desk import Desk
 from broker.core.sessions import Sessions
 from broker.core.topic.topic import Topic
+from broker.core.verbs.claiming import Claiming
 from broker.core.verbs.documenting import Documenting
 from broker.core.verbs.exactly_once import ExactlyOnce
 from broker.core.verbs.handler import Handlers
@@ -39,6 +40,7 @@ class Verbs:
         self.exactly_once = ExactlyOnce(desk, delivery, references)
         self.requesting = Requesting(desk)
         self.publishing = Publishing(desk, self.requesting)
+        self.claiming = Claiming(desk)
         self.patterns = PatternSubscribing(desk, delivery, sessions, self.exactly_once)
         self.reporting = Reporting(desk, sessions, self.patterns.table, self.exactly_once.report)
         self.subscribing = Subscribing(desk, delivery, sessions, self.exactly_once, self.patterns)
@@ -47,6 +49,7 @@ class Verbs:
         self.topics = TopicVerbs(desk, sessions, self.subscribing, documenting, self.exactly_once, reading=self.reading)
         self.handlers: Handlers = {
             **self.publishing.handlers,
+            **self.claiming.handlers,
             **self.requesting.handlers,
             **Settling(desk, delivery, references).handlers,
             **self.subscribing.handlers,

@@ -38,7 +38,7 @@ class EitherClient(Protocol):
     @property
     def own(self) -> Any: ...
     async def call(self, method: str, *args: Any, **options: Any) -> Any: ...
-    async def publish_many(self, topic: str, events: Sequence[Event]) -> list[Receipt]: ...
+    async def publish_many(self, topic: str, events: Sequence[Event], **options: Any) -> list[Receipt]: ...
     async def subscribe(self, topic: str, **options: Any) -> EitherSubscription: ...
     async def unsubscribe(self, subscription: EitherSubscription, *, end: bool = False) -> None: ...
 
@@ -72,9 +72,9 @@ class AsyncClient:
     async def call(self, method: str, *args: Any, **options: Any) -> Any:
         return await getattr(self.own, method)(*args, **options)
 
-    async def publish_many(self, topic: str, events: Sequence[Event]) -> list[Receipt]:
+    async def publish_many(self, topic: str, events: Sequence[Event], **options: Any) -> list[Receipt]:
         receipts: list[Receipt] = []
-        async with self.own.publisher(topic, on_confirm=receipts.append) as publisher:
+        async with self.own.publisher(topic, on_confirm=receipts.append, **options) as publisher:
             await publisher.publish_many(events)
         return receipts
 
@@ -113,8 +113,8 @@ class BlockingClient:
     async def call(self, method: str, *args: Any, **options: Any) -> Any:
         return await in_thread(getattr(self.own, method), *args, **options)
 
-    async def publish_many(self, topic: str, events: Sequence[Event]) -> list[Receipt]:
-        return await in_thread(self.own.publish_many, topic, events)
+    async def publish_many(self, topic: str, events: Sequence[Event], **options: Any) -> list[Receipt]:
+        return await in_thread(self.own.publish_many, topic, events, **options)
 
     async def subscribe(self, topic: str, **options: Any) -> EitherSubscription:
         return BlockingSubscription(await in_thread(self.own.subscribe, topic, **options))

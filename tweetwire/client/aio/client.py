@@ -18,6 +18,7 @@ from tweetwire.client.engine import ClientEngine
 from tweetwire.client.engine.publishes import publish_command
 from tweetwire.client.engine.read_wait import longest_wait_s
 from tweetwire.protocol import requests
+from tweetwire.protocol.claim_requests import epoch_option
 from tweetwire.protocol.events import Event
 from tweetwire.protocol.failures import Cause
 from tweetwire.protocol.mark_replies import Promise, kept
@@ -100,6 +101,7 @@ class Client(AsyncLifetime, AsyncCommands, AsyncMarks):
         promise: Promise | None = None,
         after: After | None = None,
         within_s: float | None = None,
+        epoch: int | None = None,
     ) -> Receipt:
         """Publish one event and wait for its confirmation.
 
@@ -112,6 +114,7 @@ class Client(AsyncLifetime, AsyncCommands, AsyncMarks):
             after: Marks that must pass the event before it is confirmed as ``replicated``: one name, or several. An empty
                 list means none. None means those that the topic waits for, see `confirm`. Not with `qos` 2.
             within_s: Time after which the event is confirmed with a lesser promise, in seconds. None means the topic's time.
+            epoch: The epoch that `claim` returned for the event's producer. Not with `qos` 2.
 
         Returns:
             The confirmation, with the event's offset and durability.
@@ -126,7 +129,7 @@ class Client(AsyncLifetime, AsyncCommands, AsyncMarks):
             ClientClosed: The client is left before the confirmation comes.
         """
         self._owner.check()
-        options = confirmation_options(after, within_s, qos)
+        options = confirmation_options(after, within_s, qos) + epoch_option(epoch, qos)
         if qos == 2:
             return kept(await self._needed_once().publish(topic, event), promise)
         command = publish_command(topic, event, options)
@@ -142,6 +145,7 @@ class Client(AsyncLifetime, AsyncCommands, AsyncMarks):
         qos: Literal[1, 2] = 1,
         after: After | None = None,
         within_s: float | None = None,
+        epoch: int | None = None,
     ) -> Publisher:
         """Return a pipelined publisher. Use it in an ``async with`` block.
 
@@ -153,11 +157,12 @@ class Client(AsyncLifetime, AsyncCommands, AsyncMarks):
                 handshake together, in order.
             after: As in `publish`. The receipts say which events are ``replicated``.
             within_s: As in `publish`.
+            epoch: As in `publish`, for all events.
 
         Raises:
             ValueError: `qos` is 2 and the client has no spool.
         """
-        options = confirmation_options(after, within_s, qos)
+        options = confirmation_options(after, within_s, qos) + epoch_option(epoch, qos)
         if qos == 2:
             self._owner.check()
             once = self._needed_once()

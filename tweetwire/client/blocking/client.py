@@ -9,12 +9,14 @@ from tweetwire.client.blocking.commands import BlockingCommands
 from tweetwire.client.blocking.link import BlockingLink
 from tweetwire.client.blocking.marks import BlockingMarks
 from tweetwire.client.blocking.publishing import CHUNK, Answered, BlockingPublisher
+from tweetwire.client.blocking.spool_opening import once_publishing, open_spool
 from tweetwire.client.blocking.subscription import SyncSubscription
 from tweetwire.client.engine import ClientEngine
 from tweetwire.client.engine.commands import SubscribeCommand
 from tweetwire.client.engine.publishes import publish_command
 from tweetwire.client.engine.read_wait import longest_wait_s
 from tweetwire.protocol import requests
+from tweetwire.protocol.claim_requests import epoch_option
 from tweetwire.protocol.events import Event
 from tweetwire.protocol.failures import Cause
 from tweetwire.protocol.mark_replies import Promise, kept
@@ -89,14 +91,14 @@ class SyncClient(BlockingCommands, BlockingMarks):
         self._spool: Spool | None = None
         with ExitStack() as stack:
             if spool is not None:
-                self._spool = _open_spool(spool, name)
+                self._spool = open_spool(spool, name)
                 stack.callback(self._spool.close)
             self._link = BlockingLink(
                 address, name, self._engine, tls=tls, timeout_s=timeout_s, reconnect_s=reconnect_s
             )
             stack.callback(self._link.close)
             if self._spool is not None:
-                self._publishing = _once_publishing(self._link, self._spool)
+                self._publishing = once_publishing(self._link, self._spool)
                 self._publishing.resume()
             self._stack = stack.pop_all()
 
@@ -142,6 +144,7 @@ class SyncClient(BlockingCommands, BlockingMarks):
         promise: Promise | None = None,
         after: After | None = None,
         within_s: float | None = None,
+        epoch: int | None = None,
     ) -> Receipt:
         """Publish one event and wait for its confirmation.
 
@@ -152,6 +155,7 @@ class SyncClient(BlockingCommands, BlockingMarks):
                 must then be unique for this client and topic.
             promise: Raise PromiseNotKept if the confirmation has a lesser promise; see `Client.publish`.
             after: Marks to wait for, as in `Client.publish`, for up to `within_s` seconds, less than the client's `timeout_s`.
+            epoch: The epoch that `claim` returned for the event's producer. Not with `qos` 2.
 
         Returns:
             The confirmation, with the event's offset and durability.
@@ -165,7 +169,7 @@ class SyncClient(BlockingCommands, BlockingMarks):
             SpoolUnusable: With `qos` 2: the spool cannot be written.
             ValueError: The event cannot be written as JSON, or `qos` is 2 and the client has no spool.
         """
-        options = confirmation_options(after, within_s, qos)
+        options = confirmation_options(after, within_s, qos) + epoch_option(epoch, qos)
         if qos == 2:
             return kept(self._needed_once().publish_many(topic, [event])[0], promise)
         command = publish_command(topic, event, options)
@@ -181,6 +185,7 @@ class SyncClient(BlockingCommands, BlockingMarks):
         window: int = 10_000,
         qos: Literal[1, 2] = 1,
         answered: Answered | None = None,
+        epoch: int | None = None,
     ) -> list[Receipt]:
         """Publish events in order, and wait until all are confirmed.
 
@@ -191,6 +196,7 @@ class SyncClient(BlockingCommands, BlockingMarks):
             qos: With 2, each event is stored exactly once, as `publish` describes. Up to 500 events take part in a
                 handshake together, in order.
             answered: Called with each confirmation and refusal in order. It must not raise or use the client. Not with `qos` 2.
+            epoch: As in `publish`, for all events.
 
         Returns:
             The confirmations. One of them may confirm several events; with `qos` 2 there is one for each event.
@@ -201,9 +207,10 @@ class SyncClient(BlockingCommands, BlockingMarks):
             HandshakeFailed: With `qos` 2: five tries failed. The events stay in the spool.
             ValueError: An event cannot be written as JSON, or `qos` is 2 and the client has no spool.
         """
+        options = epoch_option(epoch, qos)
         if qos == 2:
             return self._needed_once().publish_all(topic, events)
-        return BlockingPublisher(self._link, topic, max(0, window - CHUNK), answered).publish(events)
+        return BlockingPublisher(self._link, topic, max(0, window - CHUNK), answered, options).publish(events)
 
     def subscribe(
         self,
@@ -283,18 +290,3 @@ class SyncClient(BlockingCommands, BlockingMarks):
         if self._spool is None:
             raise ValueError("qos=2 needs a folder for its spool; pass it with SyncClient(…, spool=Path(…))")
         return self._publishing
-
-
-# The modules of the handshakes import anyio and crc32c, which take longer than all others. Few clients use them.
-
-
-def _open_spool(folder: Path, name: str) -> "Spool":
-    from tweetwire.client.exactly_once import Spool  # noqa: PLC0415
-
-    return Spool(folder, name)
-
-
-def _once_publishing(link: BlockingLink, spool: "Spool") -> "SyncOncePublishing":
-    from tweetwire.client.blocking.handshakes import BlockingHandshakes, SyncOncePublishing  # noqa: PLC0415
-
-    return SyncOncePublishing(BlockingHandshakes(link, spool))

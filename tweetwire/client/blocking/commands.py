@@ -9,6 +9,7 @@ from tweetwire.client.engine.commands import ReadCommand
 from tweetwire.client.engine.read_wait import PAUSE_S, ReadWait
 from tweetwire.client.engine.requests import RequestCommand, reply_command
 from tweetwire.protocol import admin_requests, replies, requests
+from tweetwire.protocol.claim_requests import claim_line
 from tweetwire.protocol.errors import Refusal
 from tweetwire.protocol.events import Event, StoredEvent, encode_event
 from tweetwire.protocol.replies import Page, ProducerPosition, Receipt, TopicInfo
@@ -128,19 +129,41 @@ class BlockingCommands:
         """Return the position of a producer on a topic, or None if the topic does not know it. Raises Refusal, BrokerLost."""
         return replies.position_answer(self._link.ask(requests.last_line(topic, producer)))
 
-    def checkpoint(self, topic: str, producer: str, value: str) -> None:
+    def checkpoint(self, topic: str, producer: str, value: str, *, epoch: int | None = None) -> None:
         """Set a producer's checkpoint without an event.
 
         Returns once it is on the broker's disk. Raises Refusal, BrokerLost.
         """
-        self._link.ask(requests.checkpoint_line(topic, producer, value))
+        self._link.ask(requests.checkpoint_line(topic, producer, value, epoch))
 
-    def skip(self, topic: str, producer: str, sequence: int) -> None:
+    def claim(self, topic: str, producer: str, *, only_free: bool = False, epoch: int | None = None) -> int:
+        """Claim a producer, so that no other client publishes as it. Returns the epoch, once it is on the broker's disk.
+
+        From then on, the broker refuses the producer's events, checkpoints and skips with another epoch, with the code
+        ``fenced``. All events that it accepted before are stored, so `last` shows where to continue. Pass the epoch to
+        `publish`, `checkpoint` and `skip`. Claim again with `epoch` after each new connection.
+
+        Args:
+            topic: The topic.
+            producer: The producer.
+            only_free: Raise Refusal ``fenced`` while the connection of another client holds the producer.
+            epoch: Continue the claim with this epoch on a new connection. Raises Refusal ``fenced`` if it is no longer the
+                current one.
+
+        Raises:
+            Refusal: The broker refuses the claim.
+            BrokerLost: See `SyncClient`.
+            ValueError: `only_free` and `epoch` are both given.
+        """
+        line = claim_line(topic, producer, only_free=only_free, epoch=epoch)
+        return replies.claimed(self._link.ask(line))
+
+    def skip(self, topic: str, producer: str, sequence: int, *, epoch: int | None = None) -> None:
         """Give up a producer's refused events up to `sequence`, so that the broker accepts later ones.
 
         Raises Refusal, BrokerLost.
         """
-        self._link.ask(requests.skip_line(topic, producer, sequence))
+        self._link.ask(requests.skip_line(topic, producer, sequence, epoch))
 
     def forget(self, topic: str, producer: str) -> None:
         """Make a topic forget a producer, which only administrators may do.

@@ -11,6 +11,7 @@ from tweetwire.client.engine.subscription import SubscriptionState
 from tweetwire.protocol import replies
 from tweetwire.protocol.errors import BrokerError, BrokerLost, ProtocolError, Refusal
 from tweetwire.protocol.greeting import identity_of
+from tweetwire.protocol.reply_heads import answers
 
 __all__ = [
     "AckCommand",
@@ -73,7 +74,7 @@ class Command:
 
     def fits(self, reply: bytes) -> bool:
         """Return whether `reply`, which is not a refusal, can be the reply to this command."""
-        return replies.answers(self.line, reply)
+        return answers(self.line, reply)
 
     def answer(self, reply: bytes) -> bool:
         """Take the reply. Returns whether the command is done."""

@@ -6,6 +6,7 @@ from tweetwire.protocol.confirmation import ConfirmationChange, split_confirmati
 from tweetwire.protocol.errors import Refusal
 from tweetwire.protocol.event_lines import EVENT_EXAMPLE, parse_typed_event
 from tweetwire.protocol.events import IncomingEvent
+from tweetwire.protocol.fencing import NO_EPOCH, producer_at, split_epoch
 from tweetwire.protocol.names import check_name, topic_name
 from tweetwire.protocol.permissions import Permission
 from tweetwire.protocol.timing import TimedEvent
@@ -21,7 +22,7 @@ class Publish(Command, gc=False):
     """``pub <topic> [options] <event>``: store events. Consecutive lines for one topic are one command.
 
     `wanted` replaces the topic's setting for the confirmations of these events; None keeps the setting. If the command
-    `is_timed`, some of its events may be of the type `TimedEvent`.
+    `is_timed`, some of its events may be of the type `TimedEvent`. `epoch` is that of the events' producers.
     """
 
     permission: ClassVar = Permission.PUBLISH
@@ -29,6 +30,7 @@ class Publish(Command, gc=False):
     events: list[IncomingEvent]
     wanted: ConfirmationChange | None = None
     is_timed: bool = False
+    epoch: int = NO_EPOCH
 
 
 class Last(Command):
@@ -40,21 +42,23 @@ class Last(Command):
 
 
 class Checkpoint(Command):
-    """``checkpoint <topic> <producer> <string>``: move the checkpoint of a producer without an event."""
+    """``checkpoint <topic> <producer>[@<epoch>] <string>``: move the checkpoint of a producer without an event."""
 
     permission: ClassVar = Permission.PUBLISH
     topic: str
     producer: str
     value: str
+    epoch: int = NO_EPOCH
 
 
 class Skip(Command):
-    """``skip <topic> <producer> <sequence>``: the producer gives up its refused events up to `sequence`."""
+    """``skip <topic> <producer>[@<epoch>] <sequence>``: the producer gives up its refused events up to `sequence`."""
 
     permission: ClassVar = Permission.PUBLISH
     topic: str
     producer: str
     sequence: int
+    epoch: int = NO_EPOCH
 
 
 class Forget(Command):
@@ -71,10 +75,11 @@ def _publish(rest: bytes) -> Publish:
         raise WrongUsage
     topic = topic_name(word)
     wanted, raw = split_confirmation(raw)
+    epoch, raw = split_epoch(raw)
     if not raw:
         raise WrongUsage
     event = parse_typed_event("pub", topic, raw)
-    return Publish(topic, [event], wanted=wanted, is_timed=isinstance(event, TimedEvent))
+    return Publish(topic, [event], wanted=wanted, is_timed=isinstance(event, TimedEvent), epoch=epoch)
 
 
 def _last(rest: bytes) -> Last:
@@ -87,7 +92,8 @@ def _checkpoint(rest: bytes) -> Checkpoint:
     if len(words) < _CHECKPOINT_WORDS:
         raise WrongUsage
     topic, producer, value = words
-    return Checkpoint(check_name(topic), check_name(producer), value.rstrip())
+    name, epoch = producer_at(producer)
+    return Checkpoint(check_name(topic), name, value.rstrip(), epoch)
 
 
 def _skip(rest: bytes) -> Skip:
@@ -95,7 +101,8 @@ def _skip(rest: bytes) -> Skip:
     sequence = whole_number(number, OFFSET_MAX)
     if sequence is None:
         raise Refusal("bad_arguments", f"sequence is a whole number from 0 to {OFFSET_MAX}")
-    return Skip(check_name(topic), check_name(producer), sequence)
+    name, epoch = producer_at(producer)
+    return Skip(check_name(topic), name, sequence, epoch)
 
 
 def _forget(rest: bytes) -> Forget:
@@ -109,7 +116,7 @@ PUBLISHING_VERBS: Final = (
         long_name="publish",
         parse=_publish,
         commands=(Publish,),
-        usage="pub <topic> [delay=5m|at=<time>] [expires=10m|<time>] [after=<mark>,...|none] [within=5s] <event>",
+        usage="pub <topic> [delay=5m|at=<time>] [expires=10m|<time>] [after=<mark>,...|none] [within=5s] [epoch=<n>] <event>",
         example=f"pub <topic> {EVENT_EXAMPLE}",
         summary='publishes an event, for example pub tweets {"id":"1","priority":3,"msg":"tweet 1"}; it is delivered'
         " neither before its delay or time, nor after it expires",
@@ -125,14 +132,14 @@ PUBLISHING_VERBS: Final = (
         name="checkpoint",
         parse=_checkpoint,
         commands=(Checkpoint,),
-        usage="checkpoint <topic> <producer> <string>",
+        usage="checkpoint <topic> <producer>[@<epoch>] <string>",
         summary="moves the checkpoint of a producer without an event",
     ),
     Verb(
         name="skip",
         parse=_skip,
         commands=(Skip,),
-        usage="skip <topic> <producer> <sequence>",
+        usage="skip <topic> <producer>[@<epoch>] <sequence>",
         summary="lets a producer give up its refused events up to a sequence and continue after it",
     ),
     Verb(

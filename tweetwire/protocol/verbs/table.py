@@ -3,6 +3,7 @@
 from typing import Final
 
 from tweetwire.protocol.errors import Refusal
+from tweetwire.protocol.verbs.claiming import CLAIMING_VERBS
 from tweetwire.protocol.verbs.documenting import DOCUMENTING_VERBS
 from tweetwire.protocol.verbs.exactly_once import EXACTLY_ONCE_VERBS
 from tweetwire.protocol.verbs.marking import MARKING_VERBS
@@ -23,6 +24,7 @@ __all__ = ["VERBS", "VERBS_BY_WORD", "find_verb", "help_text"]
 VERBS: Final[tuple[Verb, ...]] = (
     *SESSION_VERBS,
     *PUBLISHING_VERBS,
+    *CLAIMING_VERBS,
     *REQUESTING_VERBS,
     *SUBSCRIBING_VERBS,
     *SETTLING_VERBS,
