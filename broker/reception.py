@@ -47,13 +47,17 @@ class Visit:
 
 
 class Reception:
-    """Admits connections. Counts in `ends` those that end before they are served."""
+    """Admits connections. Counts in `ends` those that end before they are served.
 
-    def __init__(self, limits: AdmissionLimits, secure: Secure | None, ends: dict[End, int]) -> None:
+    A client may stop reading for `stalled_s` seconds.
+    """
+
+    def __init__(self, limits: AdmissionLimits, secure: Secure | None, ends: dict[End, int], stalled_s: float) -> None:
         self.patience_s = limits.patience_s
         self._admission = Admission(limits)
         self._secure = secure
         self._ends = ends
+        self._stalled_s = stalled_s
 
     async def let_in(self, stream: SocketStream, serve: Callable[[ByteStream, Visit], Awaitable[None]]) -> None:
         """Serve a connection if the limits allow it, else refuse it. Raises the errors of a broken stream."""
@@ -68,7 +72,7 @@ class Reception:
                 await say(stream, f"-ERR {refusal}")
             return
         try:
-            watch_client(stream)
+            watch_client(stream, self._stalled_s)
             secured: ByteStream | None = stream
             if self._secure is not None:
                 secured = await self._made_secure(stream, self._secure, visit)

@@ -63,7 +63,7 @@ class Server:
         self._connections: dict[int, Connection] = {}
         self.ends: dict[End, int] = dict.fromkeys(End, 0)
         self._leaving = anyio.Lock()
-        self._reception = Reception(admission, secure, self.ends)
+        self._reception = Reception(admission, secure, self.ends, limits.stalled_s)
 
     def now_ms(self) -> int:
         """Return the time of the broker's clock (ms). See `Clock`."""
