@@ -1,8 +1,7 @@
 """The broker: every decision about sessions and topics, without waiting. It leaves the I/O to do in `work`.
 
-One event's way: `execute` adds a published event to its topic's pending batch. The code that writes the batch calls
-`committed`, which makes the event visible, confirms it to its publisher and delivers it. An `ack` settles the event, and makes
-room for the next one.
+One event's way: `execute` adds a published event to its topic's pending batch. `committed`, called once the batch is written,
+makes the event visible, confirms it and delivers it. An `ack` settles the event, and makes room for the next one.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -276,7 +275,7 @@ class Broker:
         self._topics.full_disk = reason
 
     def set_fence(self, reason: str) -> None:
-        """Refuse all publishes for this reason, since another broker has taken over; with "", accept them again."""
+        """Refuse publishes for this reason, since another broker has taken over. With "", accept them."""
         self._topics.fence = reason
 
     def forget_old(self, now_ms: int) -> dict[Topic, Forgetting]:

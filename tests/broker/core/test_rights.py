@@ -5,7 +5,7 @@ from typing import Final
 import pytest
 
 from broker.core import Access
-from broker.core.internal_topics import BROKER_TOPICS, CONFIDENTIAL_TOPICS, INTERNAL_TOPICS
+from broker.core.internal_topics import BROKER_TOPICS, CONFIDENTIAL_TOPICS, INTERNAL_TOPICS, REPLIES
 from tests.broker.core.harness import Core
 from tests.broker.core.users_of_core import ALICE, BOSS, answer, codes, connect
 from tests.support.paths import ROOT
@@ -18,7 +18,7 @@ COMMANDS = {command for verb in VERBS for command in verb.commands}
 
 @pytest.fixture
 def core() -> Core:
-    return Core("t", "rejected_lines", "audit", "handler_history", "rejected_changes", "logger_stats", "replies")
+    return Core("t", REPLIES, *sorted(INTERNAL_TOPICS))
 
 
 # The permission of each command
