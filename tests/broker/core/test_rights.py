@@ -5,11 +5,12 @@ from typing import Final
 import pytest
 
 from broker.core import Access
-from broker.core.internal_topics import BROKER_TOPICS, CONFIDENTIAL_TOPICS, INTERNAL_TOPICS, REPLIES
+from broker.core.internal_topics import BROKER_TOPICS, CONFIDENTIAL_TOPICS, INTERNAL_TOPICS
 from tests.broker.core.harness import Core
 from tests.broker.core.users_of_core import ALICE, BOSS, answer, codes, connect
 from tests.support.paths import ROOT
 from tweetwire.protocol.permissions import Permission
+from tweetwire.protocol.request_reply import REPLIES
 from tweetwire.protocol.verbs import VERBS
 from tweetwire.protocol.verbs.session import Ping
 
