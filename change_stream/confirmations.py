@@ -3,8 +3,7 @@
 from typing import NamedTuple
 
 from change_stream.resume import StreamPosition
-from tweetwire import Client, Receipt, Refusal
-from tweetwire.runtime.program import logger
+from tweetwire import Receipt, Refusal
 
 __all__ = ["Confirmations", "RefusedChanges"]
 
@@ -32,29 +31,16 @@ class Confirmations:
     ended the last session, if the broker refused an event.
     """
 
-    def __init__(self, client: Client, topic: str) -> None:
+    def __init__(self) -> None:
         self.count = 0
         self.duplicates = 0
         self.refusal: Refusal | None = None
-        self._client = client
-        self._topic = topic
-        self._connects = 0
         self._start: _SessionStart | None = None
 
-    def begin_session(self) -> None:
-        """Record the connection on which the session begins."""
-        self._connects = self._client.connects
-
     def note_receipt(self, receipt: Receipt) -> None:
-        """Count the events that a receipt confirms, and log if another publisher sends the same changes."""
+        """Count the events that a receipt confirms. Events that were sent again on a new connection may be duplicates."""
         self.count += receipt.count
-        if receipt.is_duplicate:
-            self.duplicates += 1
-            # Events that are sent again after a reconnect may be stored already. If there was no reconnect, another program has
-            # sent them.
-            if self._connects == self._client.connects:
-                self._connects = 0
-                logger().error("another publisher sends the same changes; stop one of them", topic=self._topic)
+        self.duplicates += receipt.is_duplicate
 
     def take_refused_changes(self, sequence: int, position: StreamPosition) -> RefusedChanges | None:
         """Return the changes that the broker refused in the last session while it stored later ones, as older versions do.

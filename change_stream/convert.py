@@ -239,11 +239,18 @@ class Converter:
         }
         return changed if self._fields is None else self._fields.changed(changed, described.get("disambiguatedPaths"))
 
+    def refused(self, reason: str, raw: RawBSONDocument) -> Unconvertible:
+        """Return the rejection of a change that the user's stages refuse."""
+        if self._fields is not None:
+            return Unconvertible("the stages of --pipeline fail for this change", b"", len(raw.raw))
+        return Unconvertible(f"the stages of --pipeline fail for this change ({reason})", bytes(raw.raw))
+
     def _unconvertible(self, error: Exception, raw: RawBSONDocument) -> Unconvertible:
         # Members can be left out only of a decoded change. So if members must be left out, a change that cannot be decoded is
-        # not kept.
-        kept = bytes(raw.raw) if self._fields is None else b""
-        return Unconvertible(f"{type(error).__name__}: {error}", kept, len(raw.raw))
+        # not kept, and neither is the error's text, which may show a part of it.
+        if self._fields is not None:
+            return Unconvertible(type(error).__name__, b"", len(raw.raw))
+        return Unconvertible(f"{type(error).__name__}: {error}", bytes(raw.raw), len(raw.raw))
 
     def _json(self, document: Any) -> Any:
         if document is None or self._encode_document is None:

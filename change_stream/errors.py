@@ -15,6 +15,7 @@ from tweetwire.protocol.errors import StartError
 from tweetwire.runtime.mongodb import reason_of
 
 __all__ = [
+    "ChangeUnreadable",
     "CollectionReplaced",
     "HistoryLost",
     "OversizeChange",
@@ -22,6 +23,7 @@ __all__ = [
     "WatchInterrupted",
     "WatchRefused",
     "translate",
+    "translate_read",
 ]
 
 _NO_REPLICA_SET = "change streams need a replica set; start mongod with --replSet, or run: make demo"
@@ -49,6 +51,10 @@ class OversizeChange(Exception):
     """The next change is larger than 16 MiB, the most that MongoDB can send."""
 
 
+class ChangeUnreadable(Exception):
+    """The user's stages failed, probably for one change."""
+
+
 class CollectionReplaced(HistoryLost):
     """Another collection, previously called `old`, was renamed to the watched name; its documents have no change events."""
 
@@ -65,13 +71,14 @@ def _refused(sentence: str = "MongoDB refuses the change stream: {reason}") -> C
     return lambda reason: WatchRefused(sentence.format(reason=reason))
 
 
+_NO_IMAGE = 47
 _MEANINGS: dict[int, Callable[[str], Exception]] = {
     # Permanent: the same request fails until a person changes the request, the collection or the server.
     2: _refused(),  # BadValue
     9: _refused(),  # FailedToParse
     14: _refused(),  # TypeMismatch
     20: _refused(),  # IllegalOperation
-    47: _refused(_NO_IMAGES),  # NoMatchingDocument
+    _NO_IMAGE: _refused(_NO_IMAGES),  # NoMatchingDocument
     59: _refused(),  # CommandNotFound
     72: _refused(),  # InvalidOptions
     73: _refused(),  # InvalidNamespace
@@ -119,6 +126,18 @@ def translate(error: PyMongoError) -> Exception:
     if isinstance(error, OperationFailure) and not isinstance(error, CursorNotFound):
         return _of_server(error, reason)
     return WatchInterrupted(reason)
+
+
+def translate_read(error: PyMongoError) -> Exception:
+    """Return this package's error for an error of reading a batch, at which MongoDB runs the user's stages.
+
+    A code that neither passes with time nor means that history is lost is an error of these stages.
+    """
+    failure = translate(error)
+    if not isinstance(error, OperationFailure) or not isinstance(failure, WatchRefused | RefusedForNow):
+        return failure
+    is_known = _MEANINGS.get(error.code or 0) is RefusedForNow or error.code == _NO_IMAGE
+    return failure if is_known else ChangeUnreadable(f"code {error.code}: {_reason(error)}")
 
 
 def _of_server(error: OperationFailure, reason: str) -> Exception:

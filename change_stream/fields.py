@@ -18,13 +18,15 @@ from typing import Any, Final
 
 from bson.dbref import DBRef
 
+from change_stream.masks import Mask
+
 __all__ = ["Fields"]
 
 
 class _Rules:
     """The rules of the flags for one path. `below` holds the rules for longer paths that begin with it."""
 
-    __slots__ = ("below", "is_excluded", "is_included", "is_taken", "leads", "name")
+    __slots__ = ("below", "is_excluded", "is_included", "is_taken", "leads", "mask", "name")
 
     def __init__(self) -> None:
         self.below: dict[str, _Rules] = {}
@@ -32,6 +34,7 @@ class _Rules:
         self.leads = False
         """Whether an included path begins with this path."""
         self.is_excluded = False
+        self.mask: Mask | None = None
         self.name: str | None = None
         """The new name of the path's last component, None to keep it."""
         self.is_taken = False
@@ -53,12 +56,17 @@ _End = tuple[tuple[str, ...], _Place, bool]
 
 _EVERYTHING: Final[_Place] = (_Rules(), True)
 _POSITION: Final = re.compile(r"0|[1-9][0-9]*")
+_HIDDEN: Final[_End] = ((), _EVERYTHING, True)
+"""The end of a walk that leads into a masked value."""
 _OUT: Final = object()
 _REMOVED: Final = object()
+_HIDDEN_RESULT: Final = ("", _OUT)
 
 
 class Fields:
-    """Keeps the members `include` (all if it is empty) except `exclude`. `rename` has the new last name of a path.
+    """Keeps the members `include` (all if it is empty) except `exclude`.
+
+    `rename` has the new last name of a path, and `masks` what replaces the values of a path.
 
     The `_id` always stays, since consumers could not apply the events without it. An object above an included path loses its
     other members. In an array above an included path, values other than objects become null, so that positions stay. A
@@ -68,10 +76,17 @@ class Fields:
         ValueError: two members are renamed to one name.
     """
 
-    def __init__(self, include: Iterable[str] = (), exclude: Iterable[str] = (), rename: dict[str, str] | None = None):
+    def __init__(
+        self,
+        include: Iterable[str] = (),
+        exclude: Iterable[str] = (),
+        rename: Mapping[str, str] | None = None,
+        masks: Mapping[str, Mask] | None = None,
+    ) -> None:
         included, excluded = [_path(text) for text in include], [_path(text) for text in exclude]
-        self._start = _start(included, excluded, {_path(text): name for text, name in (rename or {}).items()})
-        self._unrenamed = _start(included, excluded, {})
+        masked = {_path(text): mask for text, mask in (masks or {}).items()}
+        self._start = _start(included, excluded, {_path(text): name for text, name in (rename or {}).items()}, masked)
+        self._unrenamed = _start(included, excluded, {}, masked)
 
     @property
     def is_everything(self) -> bool:
@@ -112,7 +127,8 @@ class Fields:
             known: MongoDB's ``disambiguatedPaths``, or None if the server does not send them.
 
         Returns:
-            The same members. A member ``unclear`` counts paths that are left out because their two readings disagree.
+            The same members. A member ``unclear`` counts paths that are left out: their two readings disagree, or they lead
+            into a masked value.
         """
         kept: dict[str, Any] = {"updated": {}, "removed": [], "truncated": []}
         unclear = 0
@@ -140,9 +156,12 @@ def _path(text: str) -> tuple[str, ...]:
 
 
 def _start(
-    included: list[tuple[str, ...]], excluded: list[tuple[str, ...]], renamed: dict[tuple[str, ...], str]
+    included: list[tuple[str, ...]],
+    excluded: list[tuple[str, ...]],
+    renamed: dict[tuple[str, ...], str],
+    masked: dict[tuple[str, ...], Mask],
 ) -> _Place:
-    if not (included or excluded or renamed):
+    if not (included or excluded or renamed or masked):
         return _EVERYTHING
     top = _Rules()
     for path in [*included, ("_id",)] if included else []:
@@ -153,6 +172,8 @@ def _start(
         top.at(path).is_excluded = True
     for path, name in renamed.items():
         top.at(path).name = name
+    for path, mask in masked.items():
+        top.at(path).mask = mask
     targets = [(*path[:-1], name) for path, name in renamed.items()]
     if repeated := next((target for place, target in enumerate(targets) if target in targets[:place]), None):
         raise ValueError(f"two members are renamed to {'.'.join(repeated)}; give each another name")
@@ -167,6 +188,8 @@ def _step(place: _Place, name: str) -> tuple[_Place, str] | None:
     if "." in name:
         return _steps(place, name.split("."))
     rules, is_included = place
+    if rules.mask is not None:
+        return place, name
     below = rules.below.get(name)
     if below is None:
         return (_EVERYTHING, name) if is_included else None
@@ -175,7 +198,7 @@ def _step(place: _Place, name: str) -> tuple[_Place, str] | None:
     is_included = is_included or below.is_included
     if not (is_included or below.leads):
         return None
-    is_everything = is_included and not below.below
+    is_everything = is_included and not below.below and below.mask is None
     return _EVERYTHING if is_everything else (below, is_included), name if below.name is None else below.name
 
 
@@ -194,6 +217,8 @@ def _kept(value: Any, place: _Place) -> Any:
     """Return the kept part of a value at `place`; `_OUT` for a plain value that is not included."""
     if place is _EVERYTHING:
         return value
+    if place[0].mask is not None:
+        return place[0].mask(value) if place[1] else _OUT
     if isinstance(value, DBRef):
         # The driver makes a DBRef of every object with the members $ref and $id, whatever other members it has.
         value = value.as_doc()
@@ -227,19 +252,21 @@ def _choices(component: str, *, is_position: bool) -> list[str | int]:
 
 
 def _next(end: _End | None, component: str | int) -> _End | None:
-    if end is None:
-        return None
+    if end is None or end is _HIDDEN:
+        return end
     written, place, _ = end
     if isinstance(component, int):
         return (*written, str(component)), place, True
+    if place[0].mask is not None:
+        return _HIDDEN
     step = _step(place, component)
     return None if step is None else ((*written, step[1]), step[0], False)
 
 
 def _result(end: _End | None, value: Any) -> tuple[str, Any] | None:
     """Return the written path and its kept value; None if the path is left out."""
-    if end is None:
-        return None
+    if end is None or end is _HIDDEN:
+        return None if end is None else _HIDDEN_RESULT
     written, place, is_position = end
     found = value if value is _REMOVED else _kept(value, place)
     return ".".join(written), None if found is _OUT and is_position else found
@@ -248,6 +275,8 @@ def _result(end: _End | None, value: Any) -> tuple[str, Any] | None:
 def _add(kept: dict[str, Any], results: list[tuple[str, Any] | None], cut: dict[str, Any] | None) -> bool:
     """Add the result of a path if all its readings give the same result. Returns True if they differ."""
     first = results[0]
+    if _HIDDEN_RESULT in results:
+        return True
     if any(not _is_same(result, first) for result in results[1:]):
         return True
     if first is None:

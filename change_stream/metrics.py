@@ -39,6 +39,12 @@ class RelayCollector(Collector):
         yield self._counter("omitted", "events sent without their documents", lambda r: r.converter.omitted)
         yield self._counter("interruptions", "failed requests to MongoDB", lambda r: r.outage.count)
         yield self._counter("failures", "sessions ended by an error of the broker", lambda r: r.failures)
+        yield self._counter(
+            "takeovers", "times this publisher took over from another", lambda r: r.leadership.takeovers
+        )
+        yield self._gauge(
+            "leading", "1 while this publisher leads, 0 while it stands by", lambda r: r.leadership.is_leading
+        )
         yield self._gauge("connected", "1 while MongoDB answers", lambda r: not r.outage.is_on)
         yield self._gauge("ahead_changes", "changes fetched and not yet converted", lambda r: r.ahead.changes)
         yield self._gauge("ahead_bytes", "bytes fetched and not yet converted", lambda r: r.ahead.bytes)

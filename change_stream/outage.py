@@ -1,12 +1,17 @@
 """The state of an outage of MongoDB, and the pauses between retries."""
 
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
 import anyio
 
-from change_stream.errors import RefusedForNow
+from change_stream.errors import RefusedForNow, WatchInterrupted
 from tweetwire.backoff import Backoff
 from tweetwire.runtime.program import logger
 
 __all__ = ["Outage"]
+
+T = TypeVar("T")
 
 
 class Outage:
@@ -32,6 +37,14 @@ class Outage:
         self._reasons.add(text)
         self.count += 1
         await anyio.sleep(self._backoff.next_pause_s())
+
+    async def outlast(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """Repeat a request to MongoDB until it succeeds. Raises the lasting refusals of `CollectionWatch.open`."""
+        while True:
+            try:
+                return await ask()
+            except WatchInterrupted as interruption:
+                await self.pause(interruption)
 
     def end(self) -> None:
         """Record that MongoDB answers."""

@@ -1,15 +1,17 @@
 """Publish the events of one session to one topic, numbered and in order."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from anyio.lowlevel import checkpoint
 from bson.raw_bson import RawBSONDocument
 
 from change_stream.convert import Converter, Replaced, Unconvertible
+from change_stream.elements import member_of
 from change_stream.position_store import PositionStore
 from change_stream.rejected import RejectedChanges
 from change_stream.resume import Stamp, StreamPosition, copied_through, token_time
+from change_stream.watch import ChangeBatch
 from tweetwire import Event, Publisher, Refusal
 
 __all__ = ["ChangeOutlet"]
@@ -20,6 +22,7 @@ _SLICE_BYTES = 2 << 20
 
 Convert = Callable[[RawBSONDocument, int], Event | None]
 Text = Callable[[RawBSONDocument], str]
+Hold = Callable[[], Awaitable[None]]
 
 
 class ChangeOutlet:
@@ -34,6 +37,7 @@ class ChangeOutlet:
         copied: how far a snapshot has read, as in `ResumeRecord`.
         window_bytes: approximate limit of unconfirmed message bytes, besides the publisher's limit of their number.
         careful: the number of events that are published one by one at the beginning.
+        hold: called before each write to the topic; it raises Refusal ``fenced`` if another publisher leads.
     """
 
     def __init__(
@@ -48,6 +52,7 @@ class ChangeOutlet:
         copied: bytes | None,
         window_bytes: int = 32 << 20,
         careful: int = 0,
+        hold: Hold,
     ) -> None:
         self.sequence = sequence
         self.skip_through = ""
@@ -59,8 +64,20 @@ class ChangeOutlet:
         self._store = store
         self._window_bytes = window_bytes
         self._careful = careful
+        self._hold = hold
         self._unflushed_bytes = 0
         self._saved = ""
+
+    async def send_batch(self, batch: ChangeBatch, stamp: Stamp) -> None:
+        """Publish the changes of a batch, or keep the one for which the user's stages failed.
+
+        Raises the errors of `send_changes`.
+        """
+        if batch.unreadable is None:
+            await self.send_changes(batch.changes, stamp)
+            return
+        for change in batch.changes:
+            await self._reject(self._converter.refused(batch.unreadable, change), _text_behind(change, stamp))
 
     async def send_changes(self, changes: Sequence[RawBSONDocument], stamp: Stamp) -> None:
         """Publish changes as MongoDB sent them.
@@ -73,7 +90,7 @@ class ChangeOutlet:
         await self._send(
             changes,
             lambda raw, sequence: convert(raw, sequence, stamp),
-            lambda raw: stamp(token_time(raw["_id"]), dict(raw["_id"])),
+            lambda raw: _text_behind(raw, stamp),
         )
 
     async def send_documents(
@@ -89,6 +106,7 @@ class ChangeOutlet:
 
     async def send_control(self, msg: Any, text: str) -> None:
         """Publish an event about the collection as a whole. `text` is the resume record that is stored with it."""
+        await self._hold()
         self.sequence += 1
         await self._publisher.publish(self._converter.control(msg, self.sequence, text))
 
@@ -97,12 +115,13 @@ class ChangeOutlet:
         await self._publisher.flush()
         self._unflushed_bytes = 0
         if text != self._saved:
+            await self._hold()
             await self._store.save(text)
             self._saved = text
 
     def _behind_skipped(self, changes: Sequence[RawBSONDocument]) -> Sequence[RawBSONDocument]:
         # Tokens of one cluster sort as text, by time first.
-        behind = [change for change in changes if change["_id"]["_data"] > self.skip_through]
+        behind = [change for change in changes if member_of(change, "_id")["_data"] > self.skip_through]
         if behind:
             self.skip_through = ""
         return behind
@@ -116,8 +135,7 @@ class ChangeOutlet:
             except Unconvertible as error:
                 await self._publish(events, size)
                 events, size = [], 0
-                await self._rejected.keep(error, text(raw))
-                await self.save(text(raw))
+                await self._reject(error, text(raw))
                 continue
             except Replaced as replaced:
                 await self._end_with(replaced, events, size)
@@ -132,6 +150,11 @@ class ChangeOutlet:
                 events, size = [], 0
         await self._publish(events, size)
 
+    async def _reject(self, error: Unconvertible, text: str) -> None:
+        """Keep a change that cannot become an event, and move the position past it."""
+        await self._rejected.keep(error, text)
+        await self.save(text)
+
     async def _end_with(self, replaced: Replaced, events: list[Event], size: int) -> None:
         """Publish the events before the collection was replaced, and then the event that reports the replacement."""
         self.sequence += 1
@@ -140,6 +163,7 @@ class ChangeOutlet:
         self.position = replaced.position
 
     async def _publish(self, events: list[Event], size: int) -> None:
+        await self._hold()
         if self._careful > 0:
             self._careful -= len(events)
             await self._publish_singly(events)
@@ -164,5 +188,10 @@ class ChangeOutlet:
                 if refusal.is_retryable:
                     raise
                 behind = str(event.checkpoint)
-                await self._rejected.keep(Unconvertible(f"the broker refuses it: {refusal}", bytes(event.msg)), behind)
-                await self.save(behind)
+                await self._reject(Unconvertible(f"the broker refuses it: {refusal}", bytes(event.msg)), behind)
+
+
+def _text_behind(change: RawBSONDocument, stamp: Stamp) -> str:
+    """Return the resume record after a change, whose other members may be invalid BSON."""
+    token = dict(member_of(change, "_id"))
+    return stamp(token_time(token), token)

@@ -15,12 +15,16 @@ T = TypeVar("T")
 
 
 class PositionStore:
-    """Reads the position of `producer` on `topic` from the broker, and moves its checkpoint without an event."""
+    """Reads the position of `producer` on `topic` from the broker, and moves its checkpoint without an event.
+
+    `epoch` is that of the producer's claim, None if it has none.
+    """
 
     def __init__(self, client: Client, topic: str, producer: str) -> None:
         self._client = client
         self.topic = topic
         self.producer = producer
+        self.epoch: int | None = None
 
     async def load(self) -> ProducerPosition | None:
         """Return the last sequence and checkpoint; None if this producer never published on the topic."""
@@ -33,14 +37,14 @@ class PositionStore:
 
     async def save(self, checkpoint: str) -> None:
         """Move the checkpoint. Return once it is durable."""
-        await until_done(lambda: self._client.checkpoint(self.topic, self.producer, checkpoint))
+        await until_done(lambda: self._client.checkpoint(self.topic, self.producer, checkpoint, epoch=self.epoch))
 
     async def publish(self, event: Event) -> None:
         """Publish one event and return once it is durable.
 
         A retry stores no duplicate, since the sequence identifies the event.
         """
-        await until_done(lambda: self._client.publish(self.topic, event))
+        await until_done(lambda: self._client.publish(self.topic, event, epoch=self.epoch))
 
 
 async def until_done(command: Callable[[], Awaitable[T]]) -> T:

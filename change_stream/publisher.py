@@ -1,5 +1,8 @@
 """The program: connects to MongoDB and the broker, and relays each mapped collection to its topic."""
 
+import os
+import re
+import socket
 from contextlib import AsyncExitStack
 
 import anyio
@@ -29,7 +32,7 @@ async def _relay_all(settings: ChangeStreamSettings, stop: anyio.Event, is_ready
         mongo = await stack.enter_async_context(cluster.mongo)
         await cluster.connect(settings.connect_timeout)
         client = await stack.enter_async_context(
-            settings.login().client("change_stream", connect_timeout_s=settings.connect_timeout)
+            settings.login().client(_client_name(), connect_timeout_s=settings.connect_timeout)
         )
         relays = [
             Relay(cluster, mongo[settings.database], client, settings, collection=collection, topic=topic)
@@ -46,8 +49,28 @@ async def _relay_all(settings: ChangeStreamSettings, stop: anyio.Event, is_ready
                 raise StartError("MongoDB and the broker answer, but no change stream opens; see the warnings above")
             is_ready.set()
             ready("change stream", f"{settings.database} ({', '.join(f'{r.collection} → {r.topic}' for r in relays)})")
-            await stop.wait()
+            await _stopped_or_ended(stop, relays)
             # Order: stop fetching, wait for the confirmation of published events, then close the connections.
             for relay in relays:
                 relay.stop()
             tasks.cancel_scope.deadline = anyio.current_time() + _DRAIN_S
+
+
+async def _stopped_or_ended(stop: anyio.Event, relays: list[Relay]) -> None:
+    """Wait for `stop`, or until each relay has ended by itself after its snapshot."""
+
+    async def wait_for_all() -> None:
+        for relay in relays:
+            await relay.has_ended.wait()
+        tasks.cancel_scope.cancel()
+
+    async with anyio.create_task_group() as tasks:
+        tasks.start_soon(wait_for_all)
+        await stop.wait()
+        tasks.cancel_scope.cancel()
+
+
+def _client_name() -> str:
+    """Return the name of this process at the broker, by which a standby names the leader."""
+    host = re.sub(r"[^A-Za-z0-9_-]", "_", socket.gethostname())[:80]
+    return f"change_stream-{host}-{os.getpid()}"

@@ -1,6 +1,7 @@
-"""Keep changes that cannot become events in a separate topic, as raw BSON with their token."""
+"""Keep changes that cannot become events in a separate topic, as raw BSON or its digest, with their token."""
 
 import base64
+import hashlib
 from typing import Any
 
 from change_stream.convert import Unconvertible, document_id
@@ -19,14 +20,22 @@ class RejectedChanges:
 
     The checkpoint there is the resume record after the rejected change. After that, the caller moves the checkpoint of `topic`.
     If a crash happens between the two, the same change arrives again. That record identifies it, so it is not published twice.
+
+    This topic needs no claim. A publisher that has lost its claim on `topic` may still keep one change here. The new leader
+    keeps the same change with the same sequence, which is then a duplicate.
     """
 
-    def __init__(self, client: Client, producer: str, topic: str) -> None:
+    def __init__(self, client: Client, producer: str, topic: str, *, keeps_raw: bool = True) -> None:
         self._store = PositionStore(client, REJECTED_TOPIC, producer)
         self._topic = topic
+        self._keeps_raw = keeps_raw
         self._sequence: int | None = None
         self._last = ""
         self.count = 0
+
+    def begin_session(self) -> None:
+        """Forget the position in the topic of rejected changes, since another publisher may have moved it."""
+        self._sequence = None
 
     async def keep(self, error: Unconvertible, text: str) -> None:
         """Keep one change, with the resume record after it in `text`. Return once the change is durable."""
@@ -57,5 +66,6 @@ class RejectedChanges:
             "behind": text,
             "reason": str(error),
             "bytes": error.size,
-            "raw": base64.b64encode(error.raw[:_RAW_BYTES_MAX]).decode(),
+            "sha256": hashlib.sha256(error.raw).hexdigest() if error.raw else None,
+            "raw": base64.b64encode(error.raw[:_RAW_BYTES_MAX]).decode() if self._keeps_raw else None,
         }

@@ -1,6 +1,6 @@
 """Relay the changes of one collection to one topic.
 
-Three invariants make each change appear once in the topic:
+Four invariants make each change appear once in the topic:
 
 - The events of a producer carry the sequences 1, 2, 3 … in the order of MongoDB's changes. Each carries the resume record
   of the position after its change. The broker stores both in one write, so its last event *is* the position.
@@ -8,14 +8,15 @@ Three invariants make each change appear once in the topic:
   the change stream repairs. Some events may be unconfirmed then. The next session begins after those that are in the topic, and
   reads the changes of the others from MongoDB again.
 - A checkpoint without an event moves only when everything before it is confirmed.
+- A session begins with a claim of the producer, so all events of earlier sessions and of other publishers are stored or refused
+  before it reads the position.
 
 Each collection has a separate stream instead of a share of one on the database. Its position is then one token that no other
 collection holds back, and an error in one topic does not stop the others. The cost: MongoDB reads its oplog once per stream.
 """
 
-from collections.abc import Awaitable, Callable
 from contextlib import aclosing
-from typing import Any, TypeVar
+from typing import Any
 
 import anyio
 from pymongo.asynchronous.database import AsyncDatabase
@@ -24,8 +25,10 @@ from change_stream.ahead import Ahead
 from change_stream.cluster import Cluster
 from change_stream.confirmations import Confirmations
 from change_stream.convert import Converter
-from change_stream.errors import CollectionReplaced, HistoryLost, WatchInterrupted
+from change_stream.errors import CollectionReplaced, HistoryLost
+from change_stream.following import closed, follow, opened
 from change_stream.history import bridge, gap
+from change_stream.leadership import FENCED, Leadership
 from change_stream.outage import Outage
 from change_stream.outlet import ChangeOutlet
 from change_stream.position_store import PositionStore
@@ -34,15 +37,13 @@ from change_stream.resume import ResumeRecord, StreamPosition
 from change_stream.settings import ChangeStreamSettings
 from change_stream.snapshot import CollectionSnapshot, send_through
 from change_stream.source import CollectionSource
-from change_stream.watch import CollectionWatch, closed, follow, opened
+from change_stream.watch import CollectionWatch
 from tweetwire import BrokerError, Client, Publisher, Refusal
 from tweetwire.backoff import Backoff
 from tweetwire.protocol.errors import StartError
 from tweetwire.runtime.program import logger
 
 __all__ = ["Relay"]
-
-T = TypeVar("T")
 
 # After a permanent refusal, this many events are published one by one, since the refused event is among the first.
 _CAREFUL = 1000
@@ -77,16 +78,18 @@ class Relay:
             fields=settings.fields_of(collection),
             msg_bytes_max=settings.event_bytes_max - _ENVELOPE_BYTES_MAX,
         )
-        self.rejected = RejectedChanges(client, producer, topic)
+        self.rejected = RejectedChanges(client, producer, topic, keeps_raw=settings.rejected == "raw")
         self.ahead = Ahead(settings.ahead, settings.ahead_bytes)
         self.outlet: ChangeOutlet | None = None
-        self.confirmations = Confirmations(client, topic)
+        self.confirmations = Confirmations()
+        self.leadership = Leadership(client, topic, producer, self.is_open.set)
         self.failures = 0
         self._cluster = cluster
         self._client = client
         self._settings = settings
         self._store = PositionStore(client, topic, producer)
-        self._is_copy_due = settings.snapshot == "always"
+        self._is_copy_due = settings.snapshot in {"always", "only"}
+        self.has_ended = anyio.Event()
         self._is_reset_due = settings.reset
         self._is_stopping = False
         self._work = anyio.CancelScope()
@@ -97,13 +100,20 @@ class Relay:
         self._work.cancel()
 
     async def run(self) -> None:
-        """Publish until stopped. `is_open` is set when the position is stored and the stream is open."""
+        """Publish until stopped, or stand by while another publisher leads.
+
+        `is_open` is set when the position is stored and the stream is open, or when this publisher stands by.
+        """
         backoff = Backoff()
         while not self._is_stopping:
             confirmed = self.confirmations.count
             try:
                 await self._session()
             except BrokerError as error:
+                if isinstance(error, Refusal) and error.code == FENCED:
+                    self.leadership.lose(error)
+                    self.outlet = None
+                    continue
                 if isinstance(error, Refusal) and error.code in _HOPELESS:
                     reason = self._settings.login().reason(error)
                     raise StartError(f"the broker refuses topic {self.topic}: {reason}") from error
@@ -114,12 +124,20 @@ class Relay:
                 if self.confirmations.count > confirmed:
                     backoff.reset()
                 await anyio.sleep(backoff.next_pause_s())
+        self.is_open.set()
+        self.has_ended.set()
 
     async def _session(self) -> None:
         """Publish from the topic's position until `stop`, or raise the error that ends the session."""
-        self.confirmations.begin_session()
+        with anyio.CancelScope() as self._work:
+            self._store.epoch = await self.leadership.gain()
+        if self._is_stopping:
+            return
         publisher = self._client.publisher(
-            self.topic, window=self._settings.window, on_confirm=self.confirmations.note_receipt
+            self.topic,
+            window=self._settings.window,
+            on_confirm=self.confirmations.note_receipt,
+            epoch=self.leadership.epoch,
         )
         # The work may be cancelled at any place, since the broker has the position. The end of the block waits for the
         # confirmations.
@@ -132,6 +150,7 @@ class Relay:
         last = await self._store.load()
         record = await self._record("" if last is None else last.checkpoint or "")
         self.converter.begin_session()
+        self.rejected.begin_session()
         refusal = self.confirmations.refusal
         outlet = self.outlet = ChangeOutlet(
             publisher,
@@ -143,6 +162,7 @@ class Relay:
             copied=record.copied,
             window_bytes=self._settings.window_bytes,
             careful=_CAREFUL if refusal is not None and not refusal.is_retryable else 0,
+            hold=self.leadership.hold,
         )
         await self._tell_what_was_refused(outlet, record)
         try:
@@ -150,6 +170,9 @@ class Relay:
                 raise CollectionReplaced(self.collection)
             self._reconcile(outlet, record)
             await self._copy(outlet)
+            if self._settings.snapshot == "only":
+                self._is_stopping = True
+                return
             await self._stream(outlet)
         except HistoryLost as lost:
             await self._go_on_behind_gap(outlet, lost)
@@ -157,7 +180,7 @@ class Relay:
     async def _record(self, saved: str) -> ResumeRecord:
         """Read the stored record; if there is none, store a first one, so that no later change can be missed."""
         if not saved or self._is_reset_due:
-            record = await self._patiently(self.source.first_record)
+            record = await self.outage.outlast(self.source.first_record)
             await self._store.save(record.text())
             self._is_reset_due = self._is_copy_due = False
             return record
@@ -200,9 +223,9 @@ class Relay:
         source = self.source
         if outlet.copied is None and not self._is_copy_due:
             return
-        await self._patiently(source.prepare_copy)
+        await self.outage.outlast(source.prepare_copy)
         if outlet.copied is None:
-            now = await self._patiently(self._cluster.now)
+            now = await self.outage.outlast(self._cluster.now)
             await send_through(outlet, source.watch(), source.stamp(), time=now, outage=self.outage)
             outlet.position, outlet.copied = StreamPosition(now), b""
             await outlet.save(source.stamp(outlet.copied)(now, None))
@@ -247,7 +270,7 @@ class Relay:
         while True:
             batch = await ahead.get()
             if batch.changes:
-                await outlet.send_changes(batch.changes, stamp)
+                await outlet.send_batch(batch, stamp)
                 next_heartbeat = anyio.current_time() + heartbeat
             elif anyio.current_time() >= next_heartbeat and not self.converter.is_between_fragments:
                 # A quiet collection's token must not grow older than the oplog.
@@ -259,19 +282,13 @@ class Relay:
         """Publish a gap event; the next session begins at its record. Raises StartError if the policy is fail."""
         policy = "resnapshot" if self._settings.snapshot == "when_needed" else self._settings.on_history_lost
         if policy == "resnapshot":
-            await self._patiently(self.source.prepare_copy)
-        behind = await self._patiently(lambda: bridge(self._cluster, self.collection, outlet.position, lost, policy))
+            await self.outage.outlast(self.source.prepare_copy)
+        behind = await self.outage.outlast(
+            lambda: bridge(self._cluster, self.collection, outlet.position, lost, policy)
+        )
         logger().error("changes were lost", collection=self.collection, topic=self.topic, **behind.event.gap)
         stamp = self.source.stamp(b"" if behind.is_copy else outlet.copied)
         await outlet.send_control(behind.event, stamp(behind.position.time, None))
-
-    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Repeat a request to MongoDB until it succeeds."""
-        while True:
-            try:
-                return await ask()
-            except WatchInterrupted as interruption:
-                await self.outage.pause(interruption)
 
 
 # The bytes of an event's line besides its message and checkpoint: names, an id and a key. Id and key have at most 256

@@ -21,9 +21,10 @@ from typing import Any
 
 import bson
 from bson import Timestamp
+from bson.raw_bson import RawBSONDocument
 from msgspec import Struct
 
-from change_stream.extended_json import RAW_CODEC
+from change_stream.elements import element_of, literal_of
 
 __all__ = ["ResumeRecord", "Stamp", "StreamPosition", "copied_identity", "copied_through", "scope_of", "token_time"]
 
@@ -60,6 +61,13 @@ class StreamPosition(Struct, frozen=True):
         if self.time.inc:
             return StreamPosition(Timestamp(self.time.time, self.time.inc - 1))
         return StreamPosition(Timestamp(self.time.time - 1, _INCREMENT_MAX))
+
+    def is_at_or_behind(self, other: "StreamPosition") -> bool:
+        """Whether all changes up to `other`, which has a token, are before this position or at it."""
+        if self.token is None or other.token is None:
+            return self.time >= other.time
+        # Tokens of one cluster sort as text, by time first.
+        return bool(self.token["_data"] >= other.token["_data"])
 
     @property
     def at_ms(self) -> int:
@@ -119,14 +127,14 @@ def scope_of(database: str, collection: str, pipeline: list[dict[str, Any]], opt
     return hashlib.sha256(canonical).hexdigest()[:12]
 
 
-def copied_through(document: Mapping[str, Any]) -> bytes:
-    """Return the value of `ResumeRecord.copied` after `document` was copied."""
-    return bson.encode({"_id": document["_id"]})
+def copied_through(document: RawBSONDocument) -> bytes:
+    """Return the value of `ResumeRecord.copied` after `document` was copied. Other members may be invalid BSON."""
+    return element_of(document, "_id")
 
 
-def copied_identity(copied: bytes) -> Any:
-    """Return the `_id` in `ResumeRecord.copied`, of any BSON type, in the form that MongoDB takes."""
-    return bson.decode(copied, RAW_CODEC)["_id"]
+def copied_identity(copied: bytes) -> RawBSONDocument:
+    """Return the `_id` in `ResumeRecord.copied` as an expression, which MongoDB compares unchanged, whatever its type."""
+    return literal_of(copied)
 
 
 def token_time(token: Mapping[str, Any]) -> Timestamp:

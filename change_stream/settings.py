@@ -4,12 +4,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from bson import Timestamp, json_util
+from bson import Timestamp
 from pydantic import AfterValidator, Field, field_validator, model_validator
 from pydantic_settings import SettingsConfigDict
 
 from change_stream.extended_json import JsonMode
 from change_stream.fields import Fields
+from change_stream.masks import mask_named
 from change_stream.pairs import (
     by_collection,
     check_database,
@@ -19,15 +20,18 @@ from change_stream.pairs import (
     split_pair,
     values_of,
 )
+from change_stream.stages import read_query, read_stages
 from tweetwire.runtime.kinds import Bytes, Metavar, Seconds
 from tweetwire.runtime.program import ClientSettings, settings_config
 
 __all__ = ["ChangeStreamSettings", "HistoryPolicy", "SnapshotMode", "SourceSettings"]
 
-SnapshotMode = Literal["never", "initial", "when_needed", "always"]
+SnapshotMode = Literal["never", "initial", "when_needed", "always", "only"]
 HistoryPolicy = Literal["fail", "resnapshot", "from_time", "now"]
+CollectionFile = Annotated[str, Metavar("COLLECTION=FILE")]
 MemberPath = Annotated[str, Metavar("COLLECTION=PATH")]
 _IMAGES = {"off": None, "update_lookup": "updateLookup", "when_available": "whenAvailable", "required": "required"}
+_OF_COLLECTIONS = frozenset({"key", "followers", "include", "exclude", "rename", "mask", "pipeline", "snapshot_filter"})
 
 
 class SourceSettings(ClientSettings):
@@ -72,7 +76,8 @@ class ChangeStreamSettings(SourceSettings):
     snapshot: SnapshotMode = Field(
         "never",
         description="copy the existing documents (not of a capped collection): never; initial: before the first change; "
-        "when_needed: also when MongoDB's history no longer reaches back; always: at each start",
+        "when_needed: also when MongoDB's history no longer reaches back; always: at each start; only: copy at this start, "
+        "and end",
     )
     on_history_lost: HistoryPolicy = Field(
         "fail",
@@ -107,8 +112,22 @@ class ChangeStreamSettings(SourceSettings):
     include: list[MemberPath] = Field([], description="keep only this member and other included ones")
     exclude: list[MemberPath] = Field([], description="leave this member out, wherever it might be")
     rename: list[Annotated[str, Metavar("COLLECTION=PATH:NAME")]] = Field([], description="rename this member to NAME")
-    pipeline: list[Annotated[str, Metavar("COLLECTION=FILE")]] = Field(
+    pipeline: list[CollectionFile] = Field(
         [], description="file with aggregation stages for the collection's changes, a JSON array"
+    )
+    snapshot_filter: list[CollectionFile] = Field(
+        [],
+        description="file with a query, a JSON object: only the documents that match are copied; needed where a snapshot "
+        "meets --pipeline, which filters changes only; {} copies all",
+    )
+    mask: list[Annotated[str, Metavar("COLLECTION=PATH:HOW")]] = Field(
+        [],
+        description="replace the values of this member: sha256 (of the value), null, or last4 (the last four characters)",
+    )
+    rejected: Literal["raw", "digest"] = Field(
+        "raw",
+        description="the part of a change that rejected_changes keeps if it cannot become an event: raw: its bytes; digest: "
+        "only their SHA-256",
     )
     window: int = Field(10_000, ge=1, description="events sent to the broker and not yet confirmed, at most")
     window_bytes: Bytes = Field("32MiB", validate_default=True, ge=1, description="bytes of their messages, at most")
@@ -143,12 +162,22 @@ class ChangeStreamSettings(SourceSettings):
             split_pair(pair)
         return pairs
 
-    @field_validator("exclude")
+    @field_validator("exclude", "mask")
     @classmethod
     def _keep_the_id(cls, pairs: list[str]) -> list[str]:
         for pair in pairs:
-            if split_pair(pair)[1].split(".")[0] == "_id":
-                raise ValueError(f"{pair!r}: the _id is the event's id, so it cannot be left out")
+            if split_pair(pair)[1].partition(":")[0].split(".")[0] == "_id":
+                raise ValueError(f"{pair!r}: the _id is the event's id, so it cannot be left out or masked")
+        return pairs
+
+    @field_validator("mask")
+    @classmethod
+    def _name_masks(cls, pairs: list[str]) -> list[str]:
+        for pair in pairs:
+            path, colon, name = split_pair(pair)[1].rpartition(":")
+            if not (path and colon):
+                raise ValueError(f"{pair!r} is not COLLECTION=PATH:HOW")
+            mask_named(name)
         return pairs
 
     @field_validator("rename")
@@ -164,7 +193,14 @@ class ChangeStreamSettings(SourceSettings):
     @classmethod
     def _are_stages(cls, pairs: list[str]) -> list[str]:
         for file in by_collection(map(split_pair, pairs)).values():
-            _stages(Path(file))
+            read_stages(Path(file))
+        return pairs
+
+    @field_validator("snapshot_filter")
+    @classmethod
+    def _are_queries(cls, pairs: list[str]) -> list[str]:
+        for file in by_collection(map(split_pair, pairs)).values():
+            read_query(Path(file))
         return pairs
 
     @field_validator("start_at")
@@ -176,11 +212,13 @@ class ChangeStreamSettings(SourceSettings):
 
     @model_validator(mode="after")
     def _fit_the_map(self) -> Self:
-        for flag in ("include", "exclude", "rename"):
+        for flag in _OF_COLLECTIONS & self.model_fields_set:
             for pair in getattr(self, flag):
                 if split_pair(pair)[0] not in self.topics():
-                    raise ValueError(f"--{flag} {pair}: --map has no collection {split_pair(pair)[0]}")
+                    name = flag.replace("_", "-")
+                    raise ValueError(f"--{name} {pair}: --map has no collection {split_pair(pair)[0]}")
         for collection in self.topics():
+            self._check_copy(collection)
             fields, key = self.fields_of(collection), self.key_of(collection)
             if key and "key" in self.model_fields_set and not fields.keeps(key):
                 raise ValueError(
@@ -188,6 +226,14 @@ class ChangeStreamSettings(SourceSettings):
                     "keep that member, or choose another key"
                 )
         return self
+
+    def _check_copy(self, collection: str) -> None:
+        may_copy = self.snapshot != "never" or self.on_history_lost == "resnapshot"
+        if may_copy and self.pipeline_of(collection) and self.filter_of(collection) is None:
+            raise ValueError(
+                f"--pipeline {collection}=… filters the changes and not the copy; give --snapshot-filter {collection}=FILE "
+                "with the same condition on documents ({} copies all), or --snapshot never"
+            )
 
     def key_of(self, collection: str) -> str | None:
         """Return the dotted path to a collection's key, None if it has none."""
@@ -204,12 +250,21 @@ class ChangeStreamSettings(SourceSettings):
             values_of(self.include, collection),
             values_of(self.exclude, collection),
             {path: name for path, _, name in rename},
+            {
+                path: mask_named(name)
+                for path, _, name in (pair.rpartition(":") for pair in values_of(self.mask, collection))
+            },
         )
 
     def pipeline_of(self, collection: str) -> list[dict[str, Any]]:
         """Return the user's stages for a collection's changes."""
         file = by_collection(map(split_pair, self.pipeline)).get(collection)
-        return [] if file is None else _stages(Path(file))
+        return [] if file is None else read_stages(Path(file))
+
+    def filter_of(self, collection: str) -> dict[str, Any] | None:
+        """Return the query for the documents to copy, None if there is none."""
+        file = by_collection(map(split_pair, self.snapshot_filter)).get(collection)
+        return None if file is None else read_query(Path(file))
 
     def stage(self, *, has_pre_images: bool) -> dict[str, Any]:
         """Return the members of the stage `$changeStream`, except the position."""
@@ -223,18 +278,6 @@ class ChangeStreamSettings(SourceSettings):
         if self.start_at is None or self.start_at == "oldest":
             return None if self.start_at is None else "oldest"
         return Timestamp(int(_time(self.start_at).timestamp()), 0)
-
-
-def _stages(file: Path) -> list[dict[str, Any]]:
-    try:
-        stages = json_util.loads(file.read_text())
-    except OSError as error:
-        raise ValueError(f"cannot read {file}: {error.strerror}") from error
-    except ValueError as error:
-        raise ValueError(f"{file} is not JSON: {error}") from error
-    if not isinstance(stages, list) or not all(isinstance(stage, dict) and len(stage) == 1 for stage in stages):
-        raise ValueError("a pipeline is a JSON array of stages, each an object with one member")
-    return stages
 
 
 def _time(text: str) -> datetime:

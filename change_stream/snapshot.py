@@ -14,23 +14,25 @@ each round, so the copy may take longer than the time that the oplog covers.
 MongoDB compares the `_id`s, because it orders all BSON types and knows the collection's collation. Python does neither.
 """
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from typing import Any
 
 import anyio
 from bson import Timestamp
 from bson.raw_bson import RawBSONDocument
-from msgspec import Struct
+from msgspec import Struct, structs
 from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import PyMongoError
 
+from change_stream.elements import member_of
 from change_stream.errors import WatchInterrupted, translate
-from change_stream.extended_json import RAW_CODEC
+from change_stream.following import closed, follow
 from change_stream.outage import Outage
 from change_stream.outlet import ChangeOutlet
 from change_stream.resume import Stamp, StreamPosition, copied_identity, copied_through, token_time
-from change_stream.watch import CollectionWatch, closed, follow
+from change_stream.server_cursor import ServerCursor
+from change_stream.watch import CollectionWatch
 from tweetwire.protocol.errors import StartError
 
 __all__ = ["Chunk", "CollectionSnapshot", "Copier", "send_through"]
@@ -47,15 +49,27 @@ class Chunk(Struct):
 
 
 class Copier:
-    """Reads a collection in chunks of `chunk_size` documents, `readers` at a time."""
+    """Reads the documents that match `query` in chunks of `chunk_size`, `readers` chunks at a time.
+
+    `now` returns MongoDB's time.
+    """
 
     def __init__(
-        self, database: AsyncDatabase[dict[str, Any]], collection: str, *, chunk_size: int, readers: int
+        self,
+        database: AsyncDatabase[dict[str, Any]],
+        collection: str,
+        *,
+        now: Callable[[], Awaitable[Timestamp]],
+        chunk_size: int,
+        readers: int,
+        query: dict[str, Any] | None = None,
     ) -> None:
         self._database = database
+        self._now = now
         self._collection = collection
         self._chunk_size = chunk_size
         self._readers = readers
+        self._query = query or {}
 
     async def read(self, copied: bytes) -> list[Chunk]:
         """Read the chunks after `copied` (BSON of an `_id`, or b"" for the beginning), all at one cluster time.
@@ -92,54 +106,47 @@ class Copier:
 
     async def _bounds(self, copied: bytes) -> tuple[list[dict[str, Any]], Timestamp, bool]:
         """Return the filters of the next ranges, their common time, and whether the last range has no upper bound."""
-        size = await self.chunk_size()
+        size, time = await self.chunk_size(), await self._now()
         filters: list[dict[str, Any]] = []
         low = copied
-        time: Timestamp | None = None
         while True:
-            command = {"filter": _between(low, b""), "projection": {"_id": 1}, "skip": size - 1, "limit": 1}
-            found, time = await self._find(command, time)
+            command = {"filter": self._between(low, b""), "projection": {"_id": 1}, "skip": size - 1, "limit": 1}
+            found = await self._find(command, time)
             high = copied_through(found[0]) if found else b""
-            filters.append(_between(low, high))
+            filters.append(self._between(low, high))
             if not high:
                 return filters, time, True
             if len(filters) == self._readers:
                 return filters, time, False
             low = high
 
-    async def _range(self, between: dict[str, Any], time: Timestamp) -> list[RawBSONDocument]:
-        found, _ = await self._find({"filter": between}, time)
-        return found
+    def _between(self, low: bytes, high: bytes) -> dict[str, Any]:
+        bounds = _between(low, high)
+        return {"$and": [self._query, bounds]} if self._query and bounds else self._query or bounds
 
-    async def _find(self, members: dict[str, Any], time: Timestamp | None) -> tuple[list[RawBSONDocument], Timestamp]:
-        """Find documents in the order of `_id` at `time`, or at a time that MongoDB chooses. Return that time too."""
-        at = {} if time is None else {"atClusterTime": time}
+    async def _range(self, between: dict[str, Any], time: Timestamp) -> list[RawBSONDocument]:
+        return await self._find({"filter": between}, time)
+
+    async def _find(self, members: dict[str, Any], time: Timestamp) -> list[RawBSONDocument]:
+        """Find documents in the order of `_id` as they were at `time`."""
         command = {
             "find": self._collection,
             # The sort makes a router merge the shards in order; the hint gives that order on one server without sorting.
             "hint": {"_id": 1},
             "sort": {"_id": 1},
             "batchSize": self._chunk_size,
-            "readConcern": {"level": "snapshot", **at},
+            "readConcern": {"level": "snapshot", "atClusterTime": time},
             **members,
         }
         async with self._database.client.start_session(causal_consistency=False) as session:
             try:
-                # If the collection does not exist, MongoDB reports no time of the read. An earlier time is as good: nothing
-                # is copied, and every change from then on arrives through the stream.
-                before = time or (await self._database.command("ping", session=session))["operationTime"]
-                reply = await self._database.command(command, codec_options=RAW_CODEC, session=session)
-                cursor = reply["cursor"]
-                documents = list(cursor["firstBatch"])
-                time = cursor.get("atClusterTime", before) if time is None else time
-                while cursor["id"]:
-                    more = {"getMore": cursor["id"], "collection": self._collection}
-                    reply = await self._database.command(more, codec_options=RAW_CODEC, session=session)
-                    cursor = reply["cursor"]
-                    documents += cursor["nextBatch"]
+                cursor = await ServerCursor.open(self._database, command, session)
+                documents = await cursor.next_batch(self._chunk_size)
+                while cursor.is_open:
+                    documents += await cursor.next_batch(self._chunk_size)
             except PyMongoError as error:
                 raise translate(error) from error
-        return documents, time
+        return documents
 
 
 class CollectionSnapshot:
@@ -197,8 +204,8 @@ async def send_through(
     try:
         async with aclosing(follow(watch, outlet.position, outage)) as batches:
             async for batch in batches:
-                wanted = [change for change in batch.changes if token_time(change["_id"]) <= time]
-                await outlet.send_changes(wanted, stamp)
+                wanted = [change for change in batch.changes if token_time(member_of(change, "_id")) <= time]
+                await outlet.send_batch(structs.replace(batch, changes=wanted), stamp)
                 is_past = len(wanted) < len(batch.changes)
                 outlet.position = StreamPosition(time) if is_past else batch.position
                 # A batch may end inside a transaction, whose changes have the same time. So only an empty batch proves the end.
@@ -212,7 +219,7 @@ def _between(low: bytes, high: bytes) -> dict[str, Any]:
     """Return the filter for `_id`s above `low` and up to `high`; `$expr` compares across types, `$gt` alone does not."""
     bounds = []
     if low:
-        bounds.append({"$gt": ["$_id", {"$literal": copied_identity(low)}]})
+        bounds.append({"$gt": ["$_id", copied_identity(low)]})
     if high:
-        bounds.append({"$lte": ["$_id", {"$literal": copied_identity(high)}]})
+        bounds.append({"$lte": ["$_id", copied_identity(high)]})
     return {"$expr": {"$and": bounds}} if bounds else {}

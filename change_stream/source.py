@@ -53,21 +53,28 @@ class CollectionSource:
 
     def watch(self) -> CollectionWatch:
         """Return a stream of the collection's changes."""
-        return self._watch(self._pipeline, _AWAIT_MS, {})
+        return self._watch([], _AWAIT_MS, {})
 
     def watch_through(self, copied: bytes) -> CollectionWatch:
         """Return a stream of the changes to documents up to the `_id` in `copied`, and to the collection as a whole.
 
         A change without `documentKey` passes the filter, since a missing value sorts before every other.
         """
-        is_copied = {"$match": {"$expr": {"$lte": ["$documentKey._id", {"$literal": copied_identity(copied)}]}}}
+        is_copied = {"$match": {"$expr": {"$lte": ["$documentKey._id", copied_identity(copied)]}}}
         options = {} if self._collation is None else {"collation": self._collation}
-        return self._watch([is_copied, *self._pipeline], _COPY_AWAIT_MS, options)
+        return self._watch([is_copied], _COPY_AWAIT_MS, options)
 
     def copier(self) -> Copier:
         """Return a reader of the collection's documents."""
         settings = self._settings
-        return Copier(self._database, self._collection, chunk_size=settings.chunk_size, readers=settings.readers)
+        return Copier(
+            self._database,
+            self._collection,
+            now=self._cluster.now,
+            chunk_size=settings.chunk_size,
+            readers=settings.readers,
+            query=settings.filter_of(self._collection) or {},
+        )
 
     async def first_record(self) -> ResumeRecord:
         """Return the record to start with if none is stored. Raises the errors of `CollectionWatch.open`."""
@@ -108,12 +115,13 @@ class CollectionSource:
         oldest = await self._cluster.oldest()
         return StreamPosition(oldest or await self._cluster.now()).rewound()
 
-    def _watch(self, pipeline: list[dict[str, Any]], await_ms: int, options: dict[str, Any]) -> CollectionWatch:
+    def _watch(self, before: list[dict[str, Any]], await_ms: int, options: dict[str, Any]) -> CollectionWatch:
         return CollectionWatch(
             self._database,
             self._collection,
             stage=self._stage,
-            pipeline=[*self._changes, *pipeline, *self._split],
+            pipeline=[*self._changes, *before, *self._pipeline, *self._split],
+            bare=[*self._changes, *before, *self._split] if self._pipeline else None,
             batch_size=self._settings.batch_size,
             await_ms=min(await_ms, int(self._settings.heartbeat * 1000)) or 1,
             options=options,

@@ -1,19 +1,17 @@
 """Read one change stream batch by batch.
 
-The commands are sent directly, not through pymongo's `watch`, which needs an await for each change. A batch stays one piece of
-BSON until the converter decodes it. That doubles the rate of one core.
+Batches are read whole (`ServerCursor`), not through pymongo's `watch`, which needs an await for each change. The changes stay
+BSON until the converter decodes them. That doubles the rate of one core.
 
-The cursor lives on the server that opened it. A `getMore` that reaches another primary fails, and the stream is opened again
-at the position after the last batch, so no change is lost or read twice.
+The cursor lives on the server that opened it. When that server is gone, the stream is opened again at the position after the
+last batch, so no change is lost or read twice.
 
 A batch ends at its `postBatchResumeToken`, even if it has no changes: this is how the position of a quiet collection moves.
 """
 
-from collections.abc import AsyncGenerator
 from contextlib import suppress
 from typing import Any
 
-import anyio
 from bson.raw_bson import RawBSONDocument
 from msgspec import Struct
 from pymongo.asynchronous.client_session import AsyncClientSession
@@ -21,12 +19,12 @@ from pymongo.asynchronous.database import AsyncDatabase
 from pymongo.errors import PyMongoError
 
 from change_stream.convert import STRIPPED
-from change_stream.errors import OversizeChange, WatchInterrupted, translate
-from change_stream.extended_json import RAW_CODEC
-from change_stream.outage import Outage
+from change_stream.elements import member_of
+from change_stream.errors import WatchRefused, translate, translate_read
 from change_stream.resume import StreamPosition
+from change_stream.server_cursor import ServerCursor
 
-__all__ = ["ChangeBatch", "CollectionWatch", "closed", "follow", "opened"]
+__all__ = ["ChangeBatch", "CollectionWatch"]
 
 _STRIP: list[dict[str, Any]] = [
     {"$unset": ["fullDocument", "fullDocumentBeforeChange", "updateDescription"]},
@@ -40,7 +38,9 @@ class ChangeBatch(Struct):
     changes: list[RawBSONDocument]
     position: StreamPosition
     size: int
-    """Bytes of the whole batch."""
+    """Bytes of the changes."""
+    unreadable: str | None = None
+    """Why the user's stages failed for the only change of this batch, which is then as it was before them."""
 
 
 class CollectionWatch:
@@ -51,6 +51,7 @@ class CollectionWatch:
         collection: the collection's name.
         stage: the members of `$changeStream` besides the position.
         pipeline: the stages after `$changeStream`.
+        bare: the same without the user's stages, None if the user has none.
         batch_size: the most changes in a batch.
         await_ms: milliseconds without a change after which an empty batch is returned.
         options: further members of the aggregate command.
@@ -63,6 +64,7 @@ class CollectionWatch:
         *,
         stage: dict[str, Any],
         pipeline: list[dict[str, Any]],
+        bare: list[dict[str, Any]] | None = None,
         batch_size: int,
         await_ms: int,
         options: dict[str, Any] | None = None,
@@ -71,16 +73,22 @@ class CollectionWatch:
         self._collection = collection
         self._stage = stage
         self._pipeline = pipeline
+        self._bare = bare
         self._options = options or {}
         self.batch_size = batch_size
         self._await_ms = await_ms
         self._session: AsyncClientSession | None = None
-        self.cursor_id = 0
+        self._cursor: ServerCursor | None = None
 
     @property
     def is_open(self) -> bool:
         """Whether the server has the stream open; an invalidate event ends it."""
-        return self.cursor_id != 0
+        return self._cursor is not None and self._cursor.is_open
+
+    @property
+    def cursor_id(self) -> int:
+        """The server's number of the open stream, 0 for none."""
+        return 0 if self._cursor is None else self._cursor.cursor_id
 
     async def open(self, position: StreamPosition | None) -> ChangeBatch:
         """Open the stream after `position`, or at the current time for None. Return an empty batch.
@@ -93,14 +101,13 @@ class CollectionWatch:
         return await self._open(position, self._pipeline)
 
     async def more(self, batch_size: int | None = None) -> ChangeBatch:
-        """Wait for the next batch. Raises the errors of `open`, and OversizeChange."""
-        command = {
-            "getMore": self.cursor_id,
-            "collection": self._collection,
-            "batchSize": batch_size or self.batch_size,
-            "maxTimeMS": self._await_ms,
-        }
-        return await self._run("nextBatch", command, None)
+        """Wait for the next batch. Raises the errors of `open`, OversizeChange, and ChangeUnreadable if the user has stages."""
+        assert self._cursor is not None  # noqa: S101 — the stream is open
+        try:
+            changes = await self._cursor.next_batch(batch_size or self.batch_size)
+        except PyMongoError as error:
+            raise (translate(error) if self._bare is None else translate_read(error)) from error
+        return ChangeBatch(changes, self._position(), sum(len(change.raw) for change in changes))
 
     async def stripped(self, position: StreamPosition) -> ChangeBatch:
         """Return the first change after `position` without its documents, and close the stream."""
@@ -110,17 +117,37 @@ class CollectionWatch:
         await self.close()
         return batch
 
+    async def open_bare(self, position: StreamPosition) -> None:
+        """Open the stream after `position` without the user's stages. Raises the errors of `open`."""
+        await self._open(position, self._pipeline if self._bare is None else self._bare)
+
+    async def only(self, change: RawBSONDocument) -> list[RawBSONDocument]:
+        """Return what the user's stages make of one change, and close the stream.
+
+        Raises the errors of `more`.
+        """
+        is_meant = {"$match": {"_id._data": member_of(change, "_id")["_data"]}}
+        after = StreamPosition.behind(dict(member_of(change, "_id")))
+        # MongoDB does not find a token again in a stream whose first stage filters that token's change out.
+        await self._open(StreamPosition(after.time).rewound(), [is_meant, *self._pipeline])
+        found: list[RawBSONDocument] = []
+        while not found:
+            batch = await self.more(1)
+            found = batch.changes
+            if not self.is_open or batch.position.is_at_or_behind(after):
+                break
+        await self.close()
+        return found
+
     async def close(self) -> None:
         """Close the cursor on the server, if the server can be reached."""
         session, self._session = self._session, None
-        if session is None:
-            return
-        with suppress(PyMongoError):
-            if self.cursor_id:
-                command = {"killCursors": self._collection, "cursors": [self.cursor_id]}
-                await self._database.command(command, session=session)
-        self.cursor_id = 0
-        await session.end_session()
+        cursor, self._cursor = self._cursor, None
+        if cursor is not None:
+            with suppress(PyMongoError):
+                await cursor.close()
+        if session is not None:
+            await session.end_session()
 
     async def _open(self, position: StreamPosition | None, pipeline: list[dict[str, Any]]) -> ChangeBatch:
         await self.close()
@@ -133,77 +160,15 @@ class CollectionWatch:
             "cursor": {"batchSize": 0},
             **self._options,
         }
-        return await self._run("firstBatch", command, position)
-
-    async def _run(self, batch: str, command: dict[str, Any], start: StreamPosition | None) -> ChangeBatch:
         try:
-            reply = await self._database.command(command, codec_options=RAW_CODEC, session=self._session)
+            self._cursor = await ServerCursor.open(self._database, command, self._session, await_ms=self._await_ms)
         except PyMongoError as error:
             raise translate(error) from error
-        cursor = reply["cursor"]
-        self.cursor_id = int(cursor["id"])
-        token = cursor.get("postBatchResumeToken")
-        position = (
-            StreamPosition.behind(dict(token)) if token is not None else start or StreamPosition(reply["operationTime"])
-        )
-        return ChangeBatch(cursor[batch], position, len(cursor.raw))
+        return ChangeBatch([], self._position(), 0)
 
-
-async def closed(watch: CollectionWatch) -> None:
-    """Close a stream within a second, even when cancelled."""
-    with anyio.CancelScope(shield=True), anyio.move_on_after(1):
-        await watch.close()
-
-
-async def opened(watch: CollectionWatch, position: StreamPosition | None, outage: Outage) -> ChangeBatch:
-    """Open a stream, retrying while MongoDB is unreachable. Raises HistoryLost and WatchRefused."""
-    while True:
-        try:
-            return await watch.open(position)
-        except WatchInterrupted as interruption:
-            await outage.pause(interruption)
-
-
-async def follow(watch: CollectionWatch, position: StreamPosition, outage: Outage) -> AsyncGenerator[ChangeBatch, None]:
-    """Yield the batches after `position` forever; a stream that is interrupted or ends is opened again.
-
-    Raises HistoryLost and WatchRefused.
-    """
-    is_oversize = False
-    while True:
-        try:
-            if is_oversize:
-                async for batch in _past_oversize(watch, position):
-                    position = batch.position
-                    yield batch
-                is_oversize = False
-            if not watch.is_open:
-                await watch.open(position)
-            batch = await watch.more()
-            # End the outage only here, not after opening: there must also be a pause if a stream opens and then fails at once.
-            outage.end()
-            position = batch.position
-            yield batch
-        except OversizeChange:
-            is_oversize = True
-        except WatchInterrupted as interruption:
-            await watch.close()
-            await outage.pause(interruption)
-
-
-async def _past_oversize(watch: CollectionWatch, position: StreamPosition) -> AsyncGenerator[ChangeBatch, None]:
-    """Yield changes one by one, up to and including the first oversize change, whose documents are removed.
-
-    A batch fails as a whole, so the changes before the large one can only be read one at a time.
-    """
-    await watch.open(position)
-    for _ in range(watch.batch_size):
-        if not watch.is_open:
-            return
-        try:
-            batch = await watch.more(1)
-        except OversizeChange:
-            yield await watch.stripped(position)
-            return
-        position = batch.position
-        yield batch
+    def _position(self) -> StreamPosition:
+        """Return the position after the last batch, which every server since MongoDB 4.0.7 sends."""
+        token = None if self._cursor is None else self._cursor.resume_token
+        if token is None:
+            raise WatchRefused("MongoDB sends no position with its batches; use MongoDB 4.2 or later")
+        return StreamPosition.behind(dict(token))

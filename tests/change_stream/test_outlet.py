@@ -40,6 +40,10 @@ async def client(broker: BrokerProcess) -> AsyncIterator[Client]:
         yield connected
 
 
+async def hold() -> None:
+    """Lead, as the only publisher."""
+
+
 def outlet(client: Client, publisher: Publisher, **options: Any) -> ChangeOutlet:
     return ChangeOutlet(
         publisher,
@@ -49,6 +53,7 @@ def outlet(client: Client, publisher: Publisher, **options: Any) -> ChangeOutlet
         sequence=options.pop("sequence", 0),
         position=StreamPosition(Timestamp(1, 1)),
         copied=None,
+        hold=hold,
         **options,
     )
 

@@ -124,3 +124,28 @@ def test_images_are_asked_for_where_the_server_has_them(
     flags: tuple[str, ...], has_pre_images: bool, stage: dict[str, str]
 ) -> None:
     assert settings(*flags).stage(has_pre_images=has_pre_images) == stage
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (("--key", "tweet=a"), "--key tweet=a: --map has no collection tweet"),
+        (("--followers", "tweet=a"), "--followers tweet=a: --map has no collection tweet"),
+        (("--mask", "tweet=a:null"), "--mask tweet=a:null: --map has no collection tweet"),
+        (("--mask", "tweets=_id:null"), "cannot be left out or masked"),
+        (("--mask", "tweets=a"), "is not COLLECTION=PATH:HOW"),
+        (("--mask", "tweets=a:md5"), "'md5' is not a mask; write sha256, null or last4"),
+        (("--snapshot-filter", "tweets=/no/such/file"), "cannot read /no/such/file"),
+    ],
+)
+def test_a_member_flag_is_checked_at_the_start(flags: tuple[str, ...], sentence: str) -> None:
+    with pytest.raises(ValidationError, match=sentence):
+        settings(*flags)
+
+
+@pytest.mark.parametrize("flag", ["--pipeline", "--snapshot-filter"])
+def test_a_file_is_for_a_mapped_collection(tmp_path: Path, flag: str) -> None:
+    file = tmp_path / "file.json"
+    file.write_text("[]" if flag == "--pipeline" else "{}")
+    with pytest.raises(ValidationError, match=f"{flag} tweet=.*: --map has no collection tweet"):
+        settings(flag, f"tweet={file}")

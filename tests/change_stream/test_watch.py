@@ -10,9 +10,10 @@ from pymongo import AsyncMongoClient
 from pymongo.asynchronous.database import AsyncDatabase
 
 from change_stream.errors import HistoryLost, WatchInterrupted, WatchRefused
+from change_stream.following import follow
 from change_stream.outage import Outage
 from change_stream.resume import StreamPosition
-from change_stream.watch import ChangeBatch, CollectionWatch, follow
+from change_stream.watch import ChangeBatch, CollectionWatch
 from tweetwire.backoff import Backoff
 
 pytestmark = pytest.mark.anyio
