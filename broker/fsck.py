@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from os import close
 from pathlib import Path
 from typing import Annotated, Final
@@ -13,14 +14,16 @@ from broker.data_directory import DROPPED_NAME, lock_directory
 from broker.identity import IDENTITY_NAME, find_identity, make_identity
 from broker.journal import cut_torn_end, damaged_lines, is_whole_snapshot
 from broker.log.check import SegmentCheck, check_topic, orphans_of, repair_topic, segments_of, strange_files
+from broker.tiers.chain_file import forget_chain
 from tweetwire.cli.connection import JsonSwitch
 from tweetwire.cli.display import print_json, table, terminal
 from tweetwire.cli.flags import Command, Flag, argument
-from tweetwire.cli.kinds import FOLDER, SWITCH
+from tweetwire.cli.kinds import FOLDER, SWITCH, URL
 from tweetwire.cli.progress import Progress
 from tweetwire.files import refuse_other_kinds
 from tweetwire.protocol.errors import StartError
 from tweetwire.protocol.units import format_bytes
+from tweetwire.runtime.extras import needs_extra
 
 __all__ = ["Fsck"]
 
@@ -52,7 +55,11 @@ class Fsck(Command, kw_only=True):
     be checked.
     """
 
-    examples = ("tweetwire fsck data/broker --repair", "tweetwire fsck data/copy --new-identity")
+    examples = (
+        "tweetwire fsck data/broker --repair",
+        "tweetwire fsck data/copy --new-identity",
+        "tweetwire fsck data/broker --tiers s3://bucket/prefix",
+    )
 
     directory: Annotated[Path, argument(FOLDER, "the broker's data directory")]
     repair: Annotated[
@@ -66,9 +73,12 @@ class Fsck(Command, kw_only=True):
         bool,
         Flag(
             SWITCH,
-            "give the folder a new identity, for a copy of another broker's folder; the rest is checked as usual",
+            "give the folder a new identity, for a copy of another broker's folder; the copy then uses no tier of the other",
         ),
     ] = False
+    tiers: Annotated[
+        str | None, Flag(URL, "URL of the broker's --tier: also read every object that its newest manifest names")
+    ] = None
     is_json: JsonSwitch = False
 
     def run_command(self) -> int:
@@ -96,7 +106,8 @@ class Fsck(Command, kw_only=True):
         """Check the directory, and show on a terminal how many files were checked."""
         found = []
         with Progress("checking", "", "files") as progress:
-            for one in self._check():
+            tier = () if self.tiers is None else _tier(self.directory, self.tiers)
+            for one in chain(self._check(), tier):
                 found.append(one)
                 progress.advance()
         return found
@@ -104,6 +115,7 @@ class Fsck(Command, kw_only=True):
     def _check(self) -> Iterator[Found]:
         if self.new_identity:
             make_identity(self.directory)
+            forget_chain(self.directory)
         if (self.directory / IDENTITY_NAME).is_symlink() or (self.directory / IDENTITY_NAME).exists():
             yield _strange(self.directory / IDENTITY_NAME, IDENTITY_NAME) or _identity(self.directory)
         for directory in sorted((self.directory / "topics").glob("*")):
@@ -201,6 +213,14 @@ def _identity(directory: Path) -> Found:
     except StartError:
         found.lost = ["it is damaged; --new-identity makes another one"]
     return found
+
+
+def _tier(directory: Path, url: str) -> Iterator[Found]:
+    """Yield the findings about the objects of a tier. Raises StartError."""
+    with needs_extra("--tiers", "tiers"):
+        from broker.tiers.contents import check_chain_of  # noqa: PLC0415 — the packages of an extra
+    for one in check_chain_of(directory, url):
+        yield Found(f"tier/{one.name}", one.holds, one.events, one.bytes, [one.fault] if one.fault else [])
 
 
 def _state(path: Path) -> Found:

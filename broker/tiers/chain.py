@@ -7,18 +7,34 @@ Always true:
 
 - `number` is the newest manifest that this object has read or written;
 - the next manifest gets `number` + 1, and no other number;
+- a number stays taken: old manifests are emptied and not deleted;
 - a number that is taken by our own writer counts as written, since the reply may have been lost. Its content may be an
   earlier attempt, so the present content then goes under the number after it.
 """
 
 from collections.abc import Callable
 
+import msgspec
+
 from broker.tiers.errors import Fenced, ObjectDamaged, StoreAway
+from broker.tiers.leftovers import KEPT_MANIFESTS
 from broker.tiers.manifest import Manifest, decode_manifest, encode_manifest
 from broker.tiers.object_names import manifest_folder, manifest_number, manifest_object
 from broker.tiers.store import Store
+from tweetwire.protocol.errors import StartError
 
-__all__ = ["Chain", "read_newest"]
+__all__ = ["Chain", "find_chain", "read_newest"]
+
+
+def find_chain(store: Store) -> str:
+    """Return the only chain below the place of a store. Raises StartError if there is none, or if there are several."""
+    found = [name for name in store.folders() if any(True for _ in store.list_objects(manifest_folder(name)))]
+    if not found:
+        raise StartError(f"there is no broker's data at {store.shown}; pass the URL that the broker's --tier had")
+    if len(found) > 1:
+        names = ", ".join(found)
+        raise StartError(f"{len(found)} brokers have uploaded to {store.shown}; choose one with --chain: {names}")
+    return found[0]
 
 
 def read_newest(store: Store, chain: str) -> Manifest | None:
@@ -83,6 +99,14 @@ class Chain:
             self._advance()
             if taken == data:
                 return manifest
+
+    def empty_old(self) -> None:
+        """Empty the manifest that is no longer kept whole. Its number stays taken. Raises StoreAway, StoreUnusable."""
+        number = self.number - KEPT_MANIFESTS
+        old = read_manifest(self.store, self.name, number) if number > 0 else None
+        if old is not None and (old.topics or old.state is not None):
+            empty = msgspec.structs.replace(old, topics={}, state=None)
+            self.store.put(manifest_object(self.name, number), encode_manifest(empty))
 
     def check(self) -> None:
         """Raise Fenced if another writer has continued the chain. Raises StoreAway, StoreUnusable, ObjectDamaged."""

@@ -15,10 +15,10 @@ import msgspec
 from msgspec import Struct
 
 from tweetwire.checked_lines import checked_line, line_body
-from tweetwire.files import FILE_MODE, make_folder, read_file, replace_file
+from tweetwire.files import FILE_MODE, make_folder, read_file, replace_file, sync_directory
 from tweetwire.protocol.errors import StartError
 
-__all__ = ["TIERS_FOLDER", "ChainFile", "read_chain_file", "write_chain_file"]
+__all__ = ["TIERS_FOLDER", "ChainFile", "forget_chain", "read_chain_file", "write_chain_file"]
 
 TIERS_FOLDER: Final = "tiers"
 _NAME: Final = "CHAIN"
@@ -45,6 +45,16 @@ def read_chain_file(data_dir: Path) -> ChainFile | None:
     except msgspec.MsgspecError:
         pass
     raise StartError(f"{path} is damaged; restore the folder from the bucket: tweetwire restore URL DIR")
+
+
+def forget_chain(data_dir: Path) -> None:
+    """Let a folder begin a chain with its identity, since it is a copy of the folder that continues the old one.
+
+    Raises OSError.
+    """
+    if (path := data_dir / TIERS_FOLDER / _NAME).exists():
+        path.unlink()
+        sync_directory(path.parent)
 
 
 def write_chain_file(data_dir: Path, content: ChainFile) -> None:

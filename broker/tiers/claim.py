@@ -26,7 +26,7 @@ from broker.tiers.segment_upload import local_seal
 from broker.tiers.store import Store
 from tweetwire.version import VERSION
 
-__all__ = ["Claimed", "claim_chain", "continue_chain", "held_segments"]
+__all__ = ["Claimed", "OwnedChain", "claim_chain", "continue_chain", "held_segments"]
 
 WRITERS_KEPT: Final = 16
 """How many earlier writers a folder knows. A killed process may leave a request that arrives after the next start."""
@@ -37,6 +37,14 @@ class Claimed(NamedTuple):
 
     chain: Chain
     newest: Manifest
+
+
+class OwnedChain(NamedTuple):
+    """A claimed chain, its newest manifest, and the local segments that this manifest names."""
+
+    chain: Chain
+    newest: Manifest
+    held: list[tuple[Topic, NamedSegment]]
 
 
 def claim_chain(store: Store, data_dir: Path, identity: str, logs: Mapping[str, CommitLog]) -> Claimed:

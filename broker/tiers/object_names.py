@@ -12,7 +12,7 @@ The names of segments and states hold the crc32c of their content. So a writer t
 an object that a manifest names: with other bytes it writes to another name.
 """
 
-from typing import Final
+from typing import Final, NamedTuple
 
 __all__ = [
     "index_object",
@@ -24,9 +24,11 @@ __all__ = [
     "segment_stem",
     "state_object",
     "topic_folder",
+    "topic_of_object",
 ]
 
 _DIGITS: Final = 20
+_TOPIC_PARTS: Final = 3
 
 
 def manifest_folder(chain: str) -> str:
@@ -73,3 +75,19 @@ def state_object(chain: str, number: int, crc: int) -> str:
 def probe_object(chain: str, nonce: str) -> str:
     """Return the name of the object by which a start tests the store."""
     return f"{chain}/probe/{nonce}"
+
+
+class ObjectPlace(NamedTuple):
+    """The topic of a segment's object, and the segment's first offset."""
+
+    topic: str
+    first: int
+
+
+def topic_of_object(name: str) -> ObjectPlace | None:
+    """Return the place in the name of a segment's object, None for other objects."""
+    parts = name.split("/")
+    if len(parts) < _TOPIC_PARTS or parts[-3] != "topics":
+        return None
+    first = parts[-1][:_DIGITS]
+    return ObjectPlace(parts[-2], int(first)) if first.isdecimal() and len(first) == _DIGITS else None

@@ -25,14 +25,14 @@ from broker.journal.records import SubscriptionRecord
 from broker.journal.snapshot import parse_snapshot
 from broker.log.index import unseal
 from broker.log.names import index_path, segment_path
-from broker.tiers.chain import read_newest
+from broker.tiers.chain import find_chain, read_newest
 from broker.tiers.chain_file import TIERS_FOLDER
 from broker.tiers.claim import continue_chain
 from broker.tiers.errors import Fenced, ObjectDamaged, TierError
 from broker.tiers.index_object import decode_index_object
 from broker.tiers.manifest import Manifest, NamedSegment, NamedState, NamedTopic
 from broker.tiers.members import inflate_member
-from broker.tiers.object_names import index_object, lines_object, manifest_folder
+from broker.tiers.object_names import index_object, lines_object
 from broker.tiers.probe import probe_store
 from broker.tiers.store import Store
 from tweetwire.files import FILE_MODE, make_folder, sync_data, sync_directory, why, write_all
@@ -55,17 +55,6 @@ class RestoredTier(NamedTuple):
     topics: int
     subscriptions: int
     damage: list[str]
-
-
-def find_chain(store: Store) -> str:
-    """Return the only chain below the place of a store. Raises StartError if there is none, or if there are several."""
-    found = [name for name in store.folders() if any(True for _ in store.list_objects(manifest_folder(name)))]
-    if not found:
-        raise StartError(f"there is no broker's data at {store.shown}; pass the URL that the broker's --tier had")
-    if len(found) > 1:
-        names = ", ".join(found)
-        raise StartError(f"{len(found)} brokers have uploaded to {store.shown}; choose one with --chain: {names}")
-    return found[0]
 
 
 def restore_tier(store: Store, chain: str | None, data_dir: Path, advance: Advance) -> RestoredTier:

@@ -2,22 +2,20 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Final, NamedTuple
+from typing import Final
 
 import anyio
 import structlog
 from anyio.abc import TaskGroup
 from prometheus_client import REGISTRY
 
-from broker.core import Topic
 from broker.log import CommitLog
 from broker.server import Server
 from broker.tiers.background import Background
-from broker.tiers.claim import Claimed, claim_chain, held_segments
+from broker.tiers.claim import OwnedChain, claim_chain, held_segments
 from broker.tiers.errors import Fenced, StoreUnusable, TierError
 from broker.tiers.figures import TierFigures
 from broker.tiers.location import open_store
-from broker.tiers.manifest import NamedSegment
 from broker.tiers.metrics import TierCollector
 from broker.tiers.options import TierOptions
 from broker.tiers.probe import probe_store
@@ -38,13 +36,6 @@ END_S: Final = 5.0
 PAUSE_MAX_S: Final = 60.0
 
 logger = structlog.stdlib.get_logger()
-
-
-class _Begun(NamedTuple):
-    """A claimed chain, and the local segments that its newest manifest names."""
-
-    claimed: Claimed
-    held: list[tuple[Topic, NamedSegment]]
 
 
 class Tier:
@@ -73,7 +64,7 @@ class Tier:
                     REGISTRY.unregister(collector)
                     await self._end(tasks)
 
-    async def _begin(self, background: Background) -> "_Begun | None":
+    async def _begin(self, background: Background) -> OwnedChain | None:
         """Claim the chain, unless the store does not answer soon or the chain is another broker's."""
         with anyio.move_on_after(START_S):
             try:
@@ -90,22 +81,22 @@ class Tier:
         logger.warning("the tier does not answer; serving without it until it does", tier=self._store.shown)
         return None
 
-    async def _claim(self, background: Background) -> "_Begun":
+    async def _claim(self, background: Background) -> OwnedChain:
         """Test the store, and claim the chain."""
         server, topics = self._server, durable_topics(self._server.broker)
 
-        def claim() -> _Begun:
+        def claim() -> OwnedChain:
             identity = server.data.identity()
             if not self._is_probed:
                 probe_store(self._store, identity)
                 self._is_probed = True
             logs = {topic.name: topic.log for topic in topics if isinstance(topic.log, CommitLog)}
             claimed = claim_chain(self._store, server.data.path, identity, logs)
-            return _Begun(claimed, held_segments(claimed.newest, topics))
+            return OwnedChain(*claimed, held_segments(claimed.newest, topics))
 
         return await background.run(claim)
 
-    async def _run(self, background: Background, begun: "_Begun | None") -> None:
+    async def _run(self, background: Background, begun: OwnedChain | None) -> None:
         backoff = Backoff(first_s=1.0, max_s=PAUSE_MAX_S)
         while begun is None and not self.figures.is_fenced:
             self.figures.is_away = True
@@ -119,12 +110,11 @@ class Tier:
                 logger.warning("the tier is away; retrying", reason=_reason(error))
         if begun is None:
             return
-        chain = begun.claimed.chain
+        chain = begun.chain
         logger.info("claimed the tier", tier=self._store.shown, chain=chain.name, manifest=chain.number)
         self._uploader = Uploader(
             self._server.broker,
-            chain,
-            begun.held,
+            begun,
             background,
             self.figures,
             after_s=self._options.after_s,

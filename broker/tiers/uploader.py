@@ -15,7 +15,8 @@ Always true:
 """
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Final, NamedTuple
 
@@ -26,10 +27,11 @@ from crc32c import crc32c
 from broker.core import Broker, Topic
 from broker.log import CommitLog
 from broker.tiers.background import Background
-from broker.tiers.chain import Chain
+from broker.tiers.claim import OwnedChain
 from broker.tiers.errors import Fenced, TierError
 from broker.tiers.figures import TierFigures
 from broker.tiers.holdings import Holdings, Waiting
+from broker.tiers.leftovers import Leftovers
 from broker.tiers.manifest import FORMAT, Manifest, NamedSegment, NamedState
 from broker.tiers.object_names import state_object
 from broker.tiers.segment_upload import Verify, put_verified, upload_segment
@@ -59,16 +61,12 @@ class _Named(NamedTuple):
 
 
 class Uploader:
-    """Uploads for one broker, which owns `chain`. `held` are the segments that the newest manifest names.
-
-    `when_fenced` is called when another broker takes over.
-    """
+    """Uploads for one broker, which owns a chain. `when_fenced` is called when another broker takes over."""
 
     def __init__(
         self,
         broker: Broker,
-        chain: Chain,
-        held: Iterable[tuple[Topic, NamedSegment]],
+        owned: OwnedChain,
         background: Background,
         figures: TierFigures,
         *,
@@ -77,14 +75,15 @@ class Uploader:
         when_fenced: Callable[[], None],
     ) -> None:
         self._broker = broker
-        self._chain = chain
-        self._store = chain.store
+        self._chain = owned.chain
+        self._store = owned.chain.store
         self._background = background
         self._figures = figures
         self._after_s = after_s
         self._verify = verify
         self._when_fenced = when_fenced
         self._holdings = Holdings()
+        self._leftovers = Leftovers(owned.chain.name, owned.newest, time.monotonic)
         self._backoff = Backoff(first_s=1.0, max_s=PAUSE_MAX_S)
         self._named: _Named | None = None
         # The first offset of each topic when the newest manifest was made, by which removed segments are noticed
@@ -95,7 +94,7 @@ class Uploader:
         self._is_ending = False
         self._wake = anyio.Event()
         self.ended = anyio.Event()
-        for topic, named in held:
+        for topic, named in owned.held:
             self._holdings.note(topic, named)
 
     async def run(self) -> None:
@@ -149,6 +148,13 @@ class Uploader:
             self._copy = None
         elif self._named is not None and (is_changed or self._firsts != _firsts(self._broker)):
             await self._write_manifest(self._named)
+        if due := self._leftovers.take_due():
+            await self._background.run(partial(self._delete, due))
+
+    def _delete(self, names: list[str]) -> None:
+        """Delete objects, unless another broker has taken over, which may name them. Called in a thread."""
+        self._chain.check()
+        self._store.delete(names)
 
     def _note_covered(self) -> None:
         if self._named is not None and self._named.copy.is_current(self._broker):
@@ -226,10 +232,18 @@ class Uploader:
             chain = self._chain
             return Manifest(FORMAT, number, chain.writer, chain.epoch, VERSION, now_ms, named.state, contents)
 
-        written = await self._background.run(partial(self._chain.append, make))
+        def write() -> Manifest:
+            written = self._chain.append(make)
+            self._leftovers.note_manifest(written)
+            return written
+
+        written = await self._background.run(write)
         self._checked_s = time.monotonic()
         self._named, self._firsts = named, firsts
         self._figures.manifests += 1
+        # An old manifest that cannot be emptied now only takes room.
+        with suppress(TierError):
+            await self._background.run(self._chain.empty_old)
         self._figures.manifest = written.number
 
     async def _pause(self, error: TierError | OSError) -> None:

@@ -84,6 +84,7 @@ COMMANDS: Final[dict[str, Entry]] = {
     "export": Entry(FILES, "write the events of a topic, or unsettled events", "export", "Export"),
     "backup": Entry(FILES, "copy a running broker to a folder", "backup", "Backup"),
     "restore": Entry(FILES, "write the folder of a broker from a backup or a tier", "broker.restore", "Restore"),
+    "tiers": Entry(FILES, "list, check or tidy the object store of a broker", "broker.tiers_command", "Tiers"),
     "fsck": Entry(FILES, "check the folder of a stopped broker", "broker.fsck", "Fsck"),
 }
 """The commands in the order of ``--help``. A module without a dot is in this package."""

@@ -26,6 +26,7 @@ __all__ = [
     "SWITCH",
     "TEXT",
     "TOKEN",
+    "URL",
     "Kind",
     "Token",
     "choice",
@@ -179,3 +180,4 @@ SOURCE: Final = Kind("FOLDER|URL", str, "backups/today or s3://bucket/prefix")
 SWITCH: Final = Kind("", _switch, write=written)
 TEXT: Final = Kind("TEXT", str)
 TOKEN: Final = Kind("TOKEN", _token)
+URL: Final = Kind("URL", str, "s3://bucket/prefix")

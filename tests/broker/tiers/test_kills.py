@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from broker.log import CommitLog
-from broker.tiers.chain import read_newest
+from broker.tiers.chain import find_chain, read_newest
 from broker.tiers.location import open_store
-from broker.tiers.restoring import find_chain, restore_tier
+from broker.tiers.restoring import restore_tier
 from tests.support.processes import BrokerProcess
 from tweetwire import BrokerError, Event, SyncClient
 from tweetwire.protocol.errors import StartError
