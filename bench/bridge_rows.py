@@ -1,4 +1,4 @@
-"""The rows R1 to R7: a topic to central engines, each beside the engine alone."""
+"""The rows R1 to R7: a topic to central engines, each compared with the engine alone."""
 
 import statistics
 from collections.abc import Callable, Iterable, Iterator
@@ -24,7 +24,7 @@ def _r1(settings: BenchSettings, rounds: Rounds) -> Iterator[BenchRow]:
     bridge, script, xadd = (statistics.median(rates) for rates in zip(*found, strict=True))
     yield BenchRow(
         name="R1",
-        what="topic -> Redis, synced, of the script alone",
+        what="topic -> Redis, synced, relative to the script alone",
         unit="%",
         figures=[100 * run.bridge / run.script for run in found],
         goal=60,
@@ -32,7 +32,7 @@ def _r1(settings: BenchSettings, rounds: Rounds) -> Iterator[BenchRow]:
     )
     yield BenchRow(
         name="R1",
-        what="the same, of pipelined XADD with the same fields",
+        what="the same, relative to pipelined XADD with the same fields",
         unit="times",
         figures=[run.bridge / run.xadd for run in found],
         goal=3,
@@ -45,7 +45,7 @@ def _r2(settings: BenchSettings, rounds: Rounds) -> Iterator[BenchRow]:
     ours, alone = (statistics.median(rates) for rates in zip(*found, strict=True))
     yield BenchRow(
         name="R2",
-        what="topic -> JetStream, of atomic batches by nats-py alone",
+        what="topic -> JetStream, relative to atomic batches by nats-py alone",
         unit="%",
         figures=[100 * bridge / bare for bridge, bare in found],
         goal=60,
@@ -72,7 +72,9 @@ def _r6(settings: BenchSettings, rounds: Rounds) -> Iterator[BenchRow]:
     published, memory, caught_up = ([run[at] for run in found] for at in range(3))
     yield BenchRow(name="R6", what=f"{what}: published", unit="%", figures=published, goal=95)
     yield BenchRow(name="R6", what="the same: growth of the broker's memory", unit="MB", figures=memory, goal=20)
-    yield BenchRow(name="R6", what="catching up, of the rate of a backlog (R1)", unit="%", figures=caught_up, goal=80)
+    yield BenchRow(
+        name="R6", what="catching up, relative to the rate of a backlog (R1)", unit="%", figures=caught_up, goal=80
+    )
 
 
 def _r7(settings: BenchSettings, rounds: Rounds) -> Iterator[BenchRow]:
@@ -80,7 +82,7 @@ def _r7(settings: BenchSettings, rounds: Rounds) -> Iterator[BenchRow]:
     plain = statistics.median(rate for rate, _ in found)
     yield BenchRow(
         name="R7",
-        what="publish through Client, confirmed replicated, of confirmed synced",
+        what="publish through Client, confirmed replicated, relative to confirmed synced",
         unit="%",
         figures=[100 * marked / bare for bare, marked in found],
         goal=75,

@@ -21,7 +21,7 @@ from bench.wire import WireReader, connect, publish_all
 EVENTS: Final = 1_000_000
 CHUNK: Final = 1000
 LEAD_S: Final = 60.0
-"""How long the publishing of the second part may take until its events are due."""
+"""The time between the start of the second part and its due time. All its events must be published by then."""
 
 
 def main(words: list[str]) -> None:

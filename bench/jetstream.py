@@ -1,7 +1,8 @@
-"""R2: a topic to NATS JetStream, beside atomic batches by nats-py alone.
+"""R2: a topic to NATS JetStream, compared with atomic batches by nats-py alone.
 
-Both write messages with the same payload to a stream of one server, in atomic batches of 1,000. The time is that between the
-first and the last message of the stream, as the server dates them, so the start of the programs does not count.
+Both write messages with the same payload to a stream of one server, in atomic batches of 1,000. The time is that
+between the first and the last message of the stream, by the server's timestamps, so the start of the programs does not
+count.
 """
 
 import asyncio

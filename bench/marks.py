@@ -1,4 +1,4 @@
-"""R7: publishing that waits for a mark, beside the same publishing without one.
+"""R7: publishing that waits for a mark, compared with publishing that does not wait.
 
 A separate process moves the mark as a bridge does: it reads the topic, and marks what it has read.
 """

@@ -23,7 +23,7 @@ def page(results: Results) -> str:
     )
     facts = (results.machine | results.versions | results.settings).items()
     body = f"""
-{table([("row", "what", "median", "lowest", "highest", "rounds", "goal", "", "beside it"), *map(_cells, results.rows)])}
+{table([("row", "what", "median", "lowest", "highest", "rounds", "goal", "", "compared with"), *map(_cells, results.rows)])}
 <h2>Medians and their goals: 1 is the goal, more is better; lines from the worst round to the best</h2>
 {_plot(_goals([row for row in results.rows if row.goal is not None and row.figures]), is_first=True)}
 <h2>Latencies (ms)</h2>{_plot(_latencies([row for row in results.rows if row.unit == "ms" and row.figures]))}

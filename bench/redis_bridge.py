@@ -1,4 +1,4 @@
-"""R1, R5 and R6: a topic to Redis, beside the engine alone."""
+"""R1, R5 and R6: a topic to Redis, compared with the engine alone."""
 
 import statistics
 import time

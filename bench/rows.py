@@ -124,7 +124,7 @@ def _b6(settings: BenchSettings, rounds: Rounds) -> Iterator[BenchRow]:
     found = rounds("B6 B7", lambda: (*latency.open_loop(settings), latency.fdatasync_latencies(settings.size)))
     at = f"at {latency.RATE:,}/s"
     yield from _percentiles("B6", f"publish -> confirmed {at}", [run[0] for run in found], 1.0, 10.0)
-    yield from _percentiles("B6", "beside it: a bare fdatasync of the same bytes", [run[2] for run in found])
+    yield from _percentiles("B6", "compared with a bare fdatasync of the same bytes", [run[2] for run in found])
     yield from _percentiles("B7", f"publish -> delivered {at}", [run[1] for run in found], 1.5, 12.0)
 
 

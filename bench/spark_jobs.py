@@ -31,7 +31,10 @@ MASTER: Final = "local[2]"
 BATCHES: Final = 10
 WARM_BATCHES: Final = 6
 LOOK_S: Final = 0.5
-"""The interval between two looks at a query's progress. A look takes milliseconds, because the progress arrives as text."""
+"""The interval between two reads of a query's progress.
+
+A read takes milliseconds, because the progress arrives as text.
+"""
 BACKLOG_RATE: Final = 10_000
 LIVE_RATE: Final = 500
 LIVE_BYTES: Final = 700

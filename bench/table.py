@@ -19,7 +19,9 @@ def figure(value: float | None, unit: str) -> str:
 
 def show_rows(rows: list[BenchRow]) -> None:
     """Print the table of rows."""
-    table = _table("tweetwire", ("row", "what"), ("median", "lowest", "highest", "rounds", "goal"), ("", "beside it"))
+    table = _table(
+        "tweetwire", ("row", "what"), ("median", "lowest", "highest", "rounds", "goal"), ("", "compared with")
+    )
     for row in rows:
         ends = (min(row.figures), max(row.figures)) if row.figures else (None, None)
         figures = (figure(value, row.unit) for value in (row.median, *ends))

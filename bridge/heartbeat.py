@@ -35,7 +35,7 @@ def heartbeat_of(
         for name, figures in stats["topics"].items()
         if name != CLUSTER_VIEW
     ]
-    # If there is no room for all, the topics that other brokers may have are of more interest.
+    # Keep the topics with marks if there is no room for all, since another system has their events.
     held.sort(key=lambda one: (not one.lag, one.topic))
     heartbeat = Heartbeat(
         broker=str(stats["identity"]),

@@ -243,8 +243,8 @@ class Connection:
     def _commands(self, data: bytes) -> Iterator[Command | Refusal | None]:
         """Yield the commands in the lines. A long run of publishes is yielded in parts, since checking it takes time.
 
-        The lines are parsed slice by slice. None is yielded before each further slice, so that the caller can give way and
-        wait for room for replies even if a slice holds no command.
+        The lines are parsed slice by slice. `None` is yielded before each further slice, so that the caller can give
+        way and wait for room for replies even if a slice holds no command.
         """
         lines = self._splitter.feed(data)
         for start in range(0, len(lines), SLICE_LINES):

@@ -18,7 +18,10 @@ __all__ = ["ConnectionLogin"]
 
 READ_BYTES: Final = 256 << 10
 STRANGER_BYTES: Final = 4096
-"""The most bytes that one read takes from a stranger, and its longest unfinished line. Thousands of strangers may connect."""
+"""The most bytes that one read takes from a stranger, and that an unfinished line of a stranger may have.
+
+It is small, since thousands of strangers may connect.
+"""
 FAILED_HELLOS_MAX: Final = 3
 
 

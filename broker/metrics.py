@@ -106,9 +106,9 @@ _SUBSCRIPTION: Final = (
     _Figure("overtaken", "events_overtaken", "unsettled events that retention or a purge removed", is_counter=True),
 )
 _MARK: Final = (
-    _Figure("offset", "mark_offset", "offset below which every event is done elsewhere"),
+    _Figure("offset", "mark_offset", "offset below which another system has every event"),
     _Figure("lag", "mark_lag_events", "events of the log at or above the mark"),
-    _Figure("excepted", "mark_excepted_events", "events below the mark that are not done"),
+    _Figure("excepted", "mark_excepted_events", "events below the mark that the other system does not have"),
     _Figure("overtaken", "mark_overtaken_events", "events above the mark that were removed", is_counter=True),
 )
 _POLICY: Final = (
@@ -127,7 +127,7 @@ _POLICY: Final = (
 )
 _FAILED: Final = "failed_"
 _NOW: Final = "now_ms"
-"""The broker's time, which is no figure."""
+"""The broker's time, which is not a figure."""
 
 
 class BrokerCollector(Collector):

@@ -84,7 +84,7 @@ class BrokerSettings(ProgramSettings):
         description="time without sending after which a source is disconnected if another waits",
     )
     hold_max: int = Field(
-        100_000, ge=1, description="out-of-order events of the source that are held before it is read slowly"
+        100_000, ge=1, description="number of held out-of-order events above which the source is read slowly"
     )
     tier: OptionalUrl = Field(
         None,

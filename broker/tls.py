@@ -46,7 +46,7 @@ class TlsDoor:
                 with anyio.move_on_after(_TELL_S), suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
                     await stream.send(SPEAKS_TLS + b"\n")
             name = f"{peer[0]}:{peer[1]}" if isinstance(peer, tuple) else str(peer)
-            # A client that only probes whether the port is open is no reason for a warning.
+            # A client that only probes whether the port is open is not a reason for a warning.
             tell = logger.debug if isinstance(error, anyio.EndOfStream) else strangers_log.warning
             tell("TLS handshake failed", peer=name, reason=reason or type(error).__name__)
             return None

@@ -81,7 +81,7 @@ class WorkRunner:
 
     def do_work(self) -> None:
         """Do the work that the core left. Work that has to wait runs in a task."""
-        # This runs twice for each event, so what is empty is not touched.
+        # This runs twice for each event, so it skips everything that is empty.
         work = self.broker.work
         if work.bugs:
             bugs, work.bugs = work.bugs, []

@@ -1,7 +1,7 @@
 """Select and rename the members of a document that an event carries.
 
-A path is a tuple of names. Two rules turn MongoDB's data into paths. They hold for flags, documents and update descriptions
-alike:
+A path is a tuple of names. Two rules turn MongoDB's data into paths. They hold for flags, for documents and for update
+descriptions:
 
 - A name that contains a dot counts as several names, split at its dots. So the member ``"a.b"`` of a document has the same
   path as the member ``b`` of its member ``a``: their text in an update description is the same.

@@ -83,7 +83,7 @@ class ChangeStreamSettings(SourceSettings):
         "fail",
         description="when MongoDB's history no longer reaches back to the topic's position, or another collection is "
         "renamed to the watched name: fail; resnapshot; from_time: continue with the oldest change there is; now: continue "
-        "with the next change. All but fail publish a gap event with both bounds",
+        "with the next change. All except fail publish a gap event with both bounds",
     )
     start_at: Annotated[str, Metavar("TIME")] | None = Field(
         None, description="where a topic without a position begins: 2026-11-27T20:00:00Z, or oldest; default: now"

@@ -34,7 +34,7 @@ class Program(Struct, frozen=True, kw_only=True):
         argv: the command line.
         ready: a regular expression that matches the log once the program serves; its group, if any, is the address.
         needs: the names of programs that must be ready before this one starts.
-        log: the file of the program's own log; None if the supervisor shall give it a file.
+        log: the file of the program's own log; None if the supervisor has to give it a file.
         prepare: called in a thread after `ready` matched and before the program counts as ready.
         may_end: whether an exit with status 0 means that the program has done all its work.
         stop_within_s: seconds to end in order before it is killed.

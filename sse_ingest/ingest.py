@@ -58,7 +58,7 @@ class WriterSize(Struct, frozen=True):
 
 
 class StoredState(Struct, frozen=True):
-    """The state of earlier runs: the database, the hashtag counts, and for each source the id after which to read."""
+    """The state of earlier runs: the database, the hashtag counts, and the id after which to read each source."""
 
     store: Store
     hashtags: HashtagCounts

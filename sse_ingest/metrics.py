@@ -54,7 +54,11 @@ class IngestCollector(Collector):
         )
         store = self._ingest.store
         yield CounterMetricFamily("tweetwire_ingest_mongodb_retries", "batches tried again", store.retries)
-        yield GaugeMetricFamily("tweetwire_ingest_mongodb_takes_batches", "1 if so", int(store.outage is None))
+        yield GaugeMetricFamily(
+            "tweetwire_ingest_mongodb_takes_batches",
+            "1 while MongoDB accepts batches, else 0",
+            int(store.outage is None),
+        )
 
     def _counter(self, name: str, text: str, value: _Value) -> Metric:
         family = CounterMetricFamily(name, text, labels=["source"])

@@ -1,8 +1,9 @@
 """End the open transactions of a killed ingester.
 
-A session outlives its connection, so mongod keeps such a transaction, and its locks on documents and collections, until it
-is 60 s old (``transactionLifetimeLimitSeconds``). A restarted ingester would wait for it at each tweet that both write, and
-when it creates its indexes. To end the transaction of a running ingester is harmless, too, since that ingester retries it.
+A session outlives its connection, so mongod keeps such a transaction, and its locks on documents and collections, until
+it is 60 s old (``transactionLifetimeLimitSeconds``). A restarted ingester would wait for it at each tweet that both
+write, and when it creates its indexes. Ending the transaction of a running ingester is harmless, too, since that
+ingester retries it.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""Track up to which event a source is settled, so that a restart can continue after it without missing an event.
+"""Track how far the events of a source are settled, so that a restart can continue there without missing an event.
 
 Events are not settled in order, since workers and batches overtake each other. An event with several tweets is settled with
 the last of them. The position is the id of the last event up to which all events are settled. It may be stored at any time,

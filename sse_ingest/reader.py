@@ -20,7 +20,10 @@ log = logger()
 
 
 class SourceReader:
-    """Reads one source. `done` is set once the source has ended or failed for good. Must be made on the event loop."""
+    """Reads one source. `done` is set once the source has ended or failed permanently.
+
+    Must be made on the event loop.
+    """
 
     def __init__(self, source: Source, inbox: Inbox, account: SourceAccount) -> None:
         self.source = source

@@ -1,7 +1,7 @@
 """Write batches to MongoDB, each in one transaction, so that every tweet counts once.
 
-A batch's transaction reads which of its tweets are already stored, inserts the others, and adds exactly these to `users` and
-`users_engagements`. It also inserts the batch's rejects. Hence, at any time and after any crash:
+A batch's transaction reads which of its tweets are already stored, inserts the others, and adds exactly these to
+`users` and `users_engagements`. It also inserts the batch's rejects. So, at any time and after any crash:
 
 - `users.tweets_seen` and `users_engagements.tweets` equal the number of the user's documents in `tweets`.
 - A tweet that arrives again (in the batch, later, after a restart or from another ingester) changes nothing, and so makes no
@@ -14,9 +14,9 @@ the whole transaction is run again: it reads again which tweets are stored, and 
 write the same user, MongoDB's snapshot isolation reports a conflict, and one of them runs again. Without the read in the
 same transaction, these retries would count tweets twice.
 
-To insert only the missing tweets takes a third of the time of an upsert of all tweets. A bulk write inside a transaction takes
-half as long as outside, because the batch is one entry in the oplog. Measured with mongod 6.0 on two cores: 130 instead of
-480 µs a tweet.
+Inserting only the missing tweets takes a third of the time of an upsert of all tweets. A bulk write inside a
+transaction takes half as long as outside, because the batch is one entry in the oplog. Measured with mongod 6.0 on two
+cores: 130 instead of 480 µs a tweet.
 """
 
 import contextlib
@@ -91,7 +91,7 @@ class Store:
             return {group["_id"]: group["tweets"] async for group in groups}
 
     async def positions(self) -> dict[str, str]:
-        """Return for each source the id after which to read it. Raises StartError."""
+        """Return the id after which to read each source. Raises StartError."""
         try:
             return {one["_id"]: one["last_event_id"] async for one in self._database.positions.find()}
         except PyMongoError as error:
@@ -105,11 +105,11 @@ class Store:
     async def store_batch(self, batch: WriteBatch) -> list[TweetEntry]:
         """Write a batch, retrying until it succeeds, and return the tweets that were new.
 
-        A document that MongoDB refuses does not affect the others: it becomes a reject. A batch that conflicts repeatedly, or
-        exceeds MongoDB's limits, is written in parts.
+        A document that MongoDB refuses does not affect the others: it becomes a rejected event. A batch that conflicts
+        repeatedly, or exceeds MongoDB's limits, is written in parts.
         """
-        # This includes tweets of an attempt whose commit succeeded although its reply was lost: the next attempt finds them
-        # stored.
+        # The set also has the tweets of an attempt whose commit succeeded although its reply was lost: the next attempt
+        # finds them stored.
         return await self._settle(batch, set())
 
     async def _settle(self, batch: WriteBatch, inserted: set[str]) -> list[TweetEntry]:
@@ -145,7 +145,7 @@ class Store:
         return [entry for entry in batch.tweets.values() if entry.tweet.id in inserted]
 
     async def _settle_refused(self, batch: WriteBatch, reason: str) -> None:
-        """Replace the single document of a batch by a reject that MongoDB can store."""
+        """Replace the single entry of a batch, which MongoDB refuses, by a rejected event that MongoDB can store."""
         substitute = WriteBatch(1)
         for entry in batch.tweets.values():
             source = RawBSONDocument(entry.tweet.document)["source"]
@@ -153,7 +153,11 @@ class Store:
             document = rejected_document(source, raw, f"MongoDB refuses it: {reason}")
             substitute.add_entry(RejectedEntry(document, entry.account, entry.number))
         for rejected in batch.rejected:
-            document = rejected_document(str(rejected.document["source"]), "", f"MongoDB refuses its reject: {reason}")
+            document = rejected_document(
+                str(rejected.document["source"]),
+                "",
+                f"MongoDB refuses the stored form of this rejected event: {reason}",
+            )
             substitute.add_entry(RejectedEntry(document, rejected.account, rejected.number))
         substitute.repeated = batch.repeated
         try:
@@ -215,7 +219,7 @@ class Store:
         return new
 
     async def _insert_rejected(self, batch: WriteBatch, session: AsyncClientSession) -> None:
-        """Insert the rejects, except those that an earlier attempt with an unknown outcome has inserted."""
+        """Insert the rejected events, except those that an earlier attempt with an unknown outcome has inserted."""
         if batch.rejected:
             documents = {rejected.document["_id"]: rejected.document for rejected in batch.rejected}
             there = await _ids(self._database, "rejected_tweets", list(documents), session)

@@ -107,7 +107,7 @@ def test_a_module_has_at_most_300_lines(package: str) -> None:
     assert {path: count for path, count in lines.items() if count > LINES_MAX} == {}
 
 
-def test_an_import_counts_wherever_it_stands(tmp_path: Path) -> None:
+def test_an_import_counts_wherever_it_is(tmp_path: Path) -> None:
     package = tmp_path / "sample"
     package.mkdir()
     (package / "__init__.py").write_text("from sample.first import A\n")

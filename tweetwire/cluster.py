@@ -41,7 +41,7 @@ class TopicHeld(Struct, frozen=True):
         topic: Its name.
         earliest: The lowest offset of its log.
         next: The offset that the next event will have.
-        lag: For each mark of the topic, how many events are not done elsewhere yet.
+        lag: For each mark of the topic, how many events the other system does not have yet.
     """
 
     topic: str

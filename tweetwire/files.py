@@ -89,7 +89,9 @@ def refuse_other_kinds(path: Path, *, is_folder: bool = False) -> None:
 
 
 def end_of_data(file: int) -> int:
-    """Return the size of a file, or the offset of the hole with which its holes exceed `HOLES_MAX` bytes.
+    """Return the size of a file.
+
+    If its holes exceed `HOLES_MAX` bytes, return the offset of the hole that exceeds the limit.
 
     A hole takes no space on the disk and reads as NUL bytes. Without this limit, a small file with large holes could fill
     the memory of its reader.

@@ -1,7 +1,7 @@
 """Access: the names and patterns that decide what a user may do. `broker.logins` finds out which user a connection has.
 
 A pattern *names* a topic if it matches and does not begin with a wildcard (``*``, ``?`` or ``[``). Internal topics need
-a pattern that names them, so that ``*`` does not give them away; MQTT has the same rule for topics that begin with ``$``.
+a pattern that names them, so that ``*`` does not include them; MQTT has the same rule for topics that begin with ``$``.
 """
 
 from fnmatch import fnmatchcase

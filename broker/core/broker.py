@@ -1,7 +1,7 @@
 """The broker: every decision about sessions and topics, without waiting. It leaves the I/O to do in `work`.
 
-One event's way: `execute` adds a published event to its topic's pending batch. `committed`, called once the batch is written,
-makes the event visible, confirms it and delivers it. An `ack` settles the event, and makes room for the next one.
+The path of an event: `execute` adds it to its topic's pending batch. The code that writes the batch calls `committed`, which
+makes it visible, confirms it to its publisher and delivers it. An `ack` settles it, and makes room for the next one.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

@@ -9,7 +9,10 @@ from typing import Final
 __all__ = ["HELD_MS", "Dates"]
 
 HELD_MS: Final = 60_000
-"""If the system's clock goes back by less, events get the date of the last one until the clock has caught up."""
+"""The largest step back of the system's clock after which dates wait.
+
+If the system's clock goes back by less than this, events get the date of the last one until the clock has caught up.
+"""
 
 
 class Dates:

@@ -236,7 +236,8 @@ class Desk:
         awaiting = self._awaiting[topic.name]
         for session in list(awaiting):
             self.release(session)
-            # A parked session needs no commit, unless it also has replies that wait for a log alone.
+            # A parked session waits for marks, not for this commit. It stays only if some of its replies wait
+            # only for a log.
             if not session.outbox.is_waiting or (session.parked is not None and not session.outbox.plain):
                 awaiting.discard(session)
 

@@ -28,7 +28,8 @@ _EVERYWHERE: Final = ""
 class Gap(NamedTuple):
     """The refused sequences of a producer.
 
-    `first` must come before any later one; it is None once it has come. Nothing above `last` is accepted.
+    The sequence `first` must come before any later one; it is None once it has come. No sequence above `last` is
+    accepted.
     """
 
     first: int | None

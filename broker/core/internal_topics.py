@@ -30,7 +30,7 @@ INTERNAL_TOPICS: Final = BROKER_TOPICS | PROGRAM_TOPICS
 CONFIDENTIAL_TOPICS: Final = (INTERNAL_TOPICS - {"logger_stats"}) | {REPLIES}
 """Topics that may be read only with a pattern that names them.
 
-They hold payloads, errors or names of other topics' clients. The requester of a reply gets it without this right.
+They hold payloads, errors or names of other topics' clients. A client gets the replies to its own requests without this right.
 
 `logger_stats` holds only counts and durations.
 """

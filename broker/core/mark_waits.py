@@ -146,7 +146,10 @@ class MarkWaits:
         wait = self._current.get(topic, {}).get(confirmation)
         if wait is None:
             if change is not None and not self._has_room(topic):
-                raise Refusal("too_many", "events wait for too many combinations of marks; use confirm, or try later")
+                raise Refusal(
+                    "too_many",
+                    "events wait for too many combinations of marks; set the topic's marks with confirm, or try later",
+                )
             wait = self._make(topic, confirmation)
         return wait
 

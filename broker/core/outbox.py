@@ -26,15 +26,15 @@ class Outbox:
 
     def __init__(self) -> None:
         self.size = 0
-        # How many replies the connection was given or has a place for, since its start: one for each event of a run of
-        # publishes
+        # How many replies the connection was given since its start, and how many it has places for: one for each event
+        # of a run of publishes
         self.replies = 0
         self._refusals = 0
         # The bytes of waiting replies; approximately how many events wait to be confirmed, and their bytes
         self.held = 0
         self.awaited = 0
         self.awaited_bytes = 0
-        # How many places wait for a log alone, and how many for a `Wait`, too
+        # How many places wait only for a log, and how many also wait for a `Wait`
         self.plain = 0
         self.marked = 0
         # Whether there was no room for events before the last `take_ready`

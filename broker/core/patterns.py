@@ -61,7 +61,7 @@ class Pattern:
         return self.topic, self.name
 
     def takes(self, topic: str) -> bool:
-        """Whether the pattern takes a topic: it matches, its owner may read the topic, and patterns may have it."""
+        """Whether the pattern takes a topic: it matches, its owner may read the topic, and patterns may include it."""
         return topic not in UNMATCHED_TOPICS and matches(self.topic, topic) and self.owner.may_read(topic)
 
     def record(self) -> PatternRecord:

@@ -174,7 +174,7 @@ def _living(records: list[TopicRecord | HandshakeRecord]) -> Iterator[TopicRecor
 def _sorted_out(records: Iterable[TopicRecord | HandshakeRecord]) -> tuple[list[HandshakeRecord], list[TopicRecord]]:
     """Return the records of handshakes and all other records.
 
-    Handshakes of subscriptions that ended or were moved by ``seek`` since are left out.
+    Handshakes are left out if their subscription has ended or ``seek`` has moved it since then.
     """
     handshakes: list[HandshakeRecord] = []
     others: list[TopicRecord] = []

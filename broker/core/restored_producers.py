@@ -1,4 +1,7 @@
-"""Restore the producers of a topic from a snapshot and from the events after it, and find further events with times."""
+"""Restore the producers of a topic from a snapshot and from the events after it.
+
+Find the events with times among these.
+"""
 
 from collections.abc import Mapping
 from typing import Final
@@ -18,7 +21,7 @@ _READ_BYTES: Final = 4 << 20
 
 
 def restore_producers(topic: Topic, record: ProducersRecord | None, forgotten: Mapping[str, int]) -> list[TimedPlace]:
-    """Restore the kept producers, and read what the log has after them. Return the events read that have times.
+    """Restore the kept producers, and read the later events of the log. Return those that have times.
 
     `forgotten` has an offset for each forgotten producer: events below it do not restore the producer.
     """

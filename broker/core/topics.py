@@ -169,7 +169,7 @@ class Topics:
         topic.marks.forget_all()
 
     def keep_lost(self, names: Iterable[str]) -> None:
-        """Keep as dropped those of `names` that have no topic: their logs were lost, or a drop ended half-way."""
+        """Note as dropped each of `names` that has no topic: its log was lost, or its drop was interrupted."""
         for name in set(names) - self.by_name.keys():
             self._work.keep(DroppedRecord(name))
 

@@ -4,7 +4,8 @@ Always true:
 
 - a read that waits has its place in the order of its connection's replies, and later replies wait for it;
 - a connection has at most `SESSION_READS_MAX` waiting reads, and the broker `READS_MAX`;
-- at most `AT_ONCE` reads that have waited are carried out at once, so an event that many wait for does not stop others.
+- at most `AT_ONCE` reads that have waited are carried out at once. So an event for which many reads wait does not delay
+  other commands.
 """
 
 from collections import deque

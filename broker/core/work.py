@@ -53,8 +53,8 @@ class Reading:
 class Job:
     """The `steps` that make a reply, see `broker.core.steps`. Call `Broker.has_done` at their end.
 
-    The reply goes into `answer`. If the job `is_awaited`, the session's next command is carried out only after it is done.
-    A job ends with its session, unless it `outlives` it.
+    The reply goes into `answer`. If the job `is_awaited`, the session's next command is carried out only after it is
+    done. A job ends with its session, unless it `outlives` the session.
     """
 
     session: Session
@@ -81,7 +81,7 @@ class Drop:
 
 
 Task: TypeAlias = Fetch | Look | Reading | Job | Drop
-"""Work that takes its time, so it needs a task of the event loop."""
+"""Work that takes a while, so it needs a task of the event loop."""
 
 
 @dataclass(slots=True)

@@ -10,7 +10,9 @@ __all__ = ["ConfirmRecord", "MarkRecord", "MarkedRecord", "UnmarkedRecord"]
 
 
 class MarkedRecord(Struct, tag="marked", omit_defaults=True):
-    """A mark that was made or moved: every event below `offset` is done elsewhere, except those at the offsets `excepted`.
+    """A mark that was made or moved.
+
+    Another system has every event below `offset`, except those at the offsets `excepted`.
 
     In a journal, `excepted` has only the exceptions that are new; in a snapshot, it has all. `owners` are the users that own
     the mark.

@@ -68,7 +68,7 @@ class SubscriptionRecord(Struct, tag="subscription"):
     - `owners`: the users that own the subscription.
     - `is_paused`: whether no events are delivered.
     - `is_sought`: whether a seek made this record. The events that clients had taken before are then finished.
-    - `has_schedule`: whether events below their floor are open that the topic's `ScheduleRecord` names, too.
+    - `has_schedule`: whether the topic's `ScheduleRecord` names further open events below their floor.
     """
 
     topic: str

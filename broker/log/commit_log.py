@@ -85,7 +85,7 @@ class CommitLog:
             raise
         self._is_tail_spoilt = False
         self._is_set_aside = False
-        # This lock is held while files are removed or moved. It is taken before the next lock.
+        # Held while files are removed or moved. It is taken before the next lock.
         self._removing = Lock()
         # Held while the list of segments or the end of the last segment changes.
         self._changing = Lock()

@@ -222,7 +222,7 @@ def _merged(entries: bytes, known: bytes) -> Iterator[bytes]:
         if before.end != entry.end:
             yield pack_entry(entry)
         else:
-            # If the crc32c differ in one bit, the entry is damaged; if in more, the line is. A crc32c of 0 in the index is
-            # the unwritten half of an entry, since an entry can lie across two sectors.
+            # If the crc32c differ in one bit, the entry is damaged; if in more, the line is. A crc32c of 0 in the index
+            # is the unwritten half of an entry, since an entry can span two sectors.
             crc = before.crc if before.crc and (before.crc ^ entry.crc).bit_count() > 1 else entry.crc
             yield pack_entry(entry._replace(crc=crc, marks=before.marks & BATCH_MARK))

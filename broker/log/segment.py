@@ -163,7 +163,7 @@ class Segment:
     def pick(self, offsets: Sequence[int]) -> dict[int, bytes]:
         """Return the lines at `offsets`, which must be in order. Damaged lines are left out.
 
-        Lines that are close together are read together, since events of one priority lie scattered among the others.
+        Lines that are close together are read together, since events of one priority are scattered among the others.
         """
         found: dict[int, bytes] = {}
         at = 0

@@ -90,7 +90,7 @@ class Segments:
         return self.firsts[0] if found is None else max(found, self.firsts[0])
 
     def spans(self) -> list[Span]:
-        """Return the segments that may be removed, in order: all but the last."""
+        """Return the segments that may be removed, in order: all except the last."""
         return [Span(one.next, one.size, one.arrived_ms) for one in self.all[:-1]]
 
 

@@ -1,7 +1,7 @@
 """Functions in threads that a stop does not wait for.
 
 A request to a store that hangs may take minutes. The broker must stop within seconds, so these threads are daemons: the end of
-the process ends them. A request that was cut off is the same as one of a broker that was killed.
+the process ends them. A request that is cut off has the same effect as one of a broker that is killed.
 """
 
 from collections.abc import AsyncIterator, Callable

@@ -8,8 +8,8 @@ Always true:
 - `number` is the newest manifest that this object has read or written;
 - the next manifest gets `number` + 1, and no other number;
 - a number stays taken: old manifests are emptied and not deleted;
-- a number that is taken by our own writer counts as written, since the reply may have been lost. Its content may be an
-  earlier attempt, so the present content then goes under the number after it.
+- a number that is taken by our own writer counts as written, since the reply may have been lost. Its content may be that
+  of an earlier attempt, so the current content is then written under the next number.
 """
 
 from collections.abc import Callable
@@ -46,7 +46,7 @@ def read_newest(store: Store, chain: str) -> Manifest | None:
     number = max((number for number in listed if number is not None), default=0)
     found = read_manifest(store, chain, number) if number else None
     if number and found is None:
-        raise ObjectDamaged(f"{store.shown}/{manifest_object(chain, number)} is listed and missing")
+        raise ObjectDamaged(f"{store.shown}/{manifest_object(chain, number)} is listed, but it is missing")
     while (after := read_manifest(store, chain, number + 1)) is not None:
         found, number = after, number + 1
     return found
@@ -91,8 +91,8 @@ class Chain:
                 return manifest
             taken = self.store.get(name)
             if taken is None:
-                # Some stores refuse one of two requests at the same time, also if neither has been carried out.
-                raise StoreAway(f"{self.store.shown} has refused {name} and does not hold it")
+                # Some stores refuse one of two simultaneous requests, even if they have carried out neither.
+                raise StoreAway(f"{self.store.shown} has refused {name}, but does not hold it")
             other = decode_manifest(taken, name)
             if other.writer != self.writer:
                 raise Fenced(other.writer)

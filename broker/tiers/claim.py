@@ -1,7 +1,8 @@
 """Claim the chain of a data folder at a start, which fences every earlier writer.
 
-A folder owns its chain if the newest manifest is by one of its own writers, see `broker.tiers.chain_file`, and if its logs
-hold everything that the manifest names. A folder that was copied fails one of the two once its original has continued.
+A folder owns its chain if the newest manifest is by one of its own writers, see `broker.tiers.chain_file`, and if its
+logs hold everything that the manifest names. Once the original of a copied folder has continued, the copy no longer
+fulfils both.
 """
 
 import time
@@ -48,7 +49,9 @@ class OwnedChain(NamedTuple):
 
 
 def claim_chain(store: Store, data_dir: Path, identity: str, logs: Mapping[str, CommitLog]) -> Claimed:
-    """Claim the chain of a folder, or begin one named by the folder's identity. `logs` are the logs of its topics by name.
+    """Claim the chain of a folder, or begin a chain with the folder's identity as its name.
+
+    `logs` has the logs of the folder's topics by name.
 
     Raises Fenced if the chain belongs to another folder by now, StoreAway, StoreUnusable, ObjectDamaged, OSError, StartError.
     """

@@ -1,4 +1,4 @@
-"""The errors of the tier: the store is away, refuses, is unsuitable, or belongs to another broker by now."""
+"""The errors of the tier: the store is away, refuses requests or is unsuitable, or another broker has taken over."""
 
 __all__ = ["Fenced", "ObjectDamaged", "StoreAway", "StoreUnusable", "TierError"]
 

@@ -31,7 +31,7 @@ class Holdings:
         self._held: dict[Topic, dict[int, NamedSegment]] = {}
 
     def note(self, topic: Topic, named: NamedSegment) -> None:
-        """Note that a segment is in the bucket, verified."""
+        """Note that a verified segment is in the bucket."""
         self._held.setdefault(topic, {})[named.first] = named
 
     def waiting(self, topics: Iterable[Topic]) -> Iterator[Waiting]:
@@ -43,7 +43,9 @@ class Holdings:
                     yield Waiting(topic, segment)
 
     def name_topics(self, topics: Iterable[Topic], copy: StateCopy) -> dict[str, NamedTopic]:
-        """Return what a manifest with the state `copy` names of `topics`. Forget all that it does not name any more.
+        """Return the topics and segments that a manifest with the state `copy` names.
+
+        Forget the topics that it no longer names.
 
         Raises OSError if a segment that the state needs is not uploaded, because its file is missing.
         """

@@ -15,7 +15,7 @@ from tweetwire.protocol.errors import StartError
 __all__ = ["open_store"]
 
 REQUEST_S: Final = 120
-"""The longest request, in seconds. In this time a segment must be uploaded."""
+"""The longest time of a request, in seconds. It must suffice for the upload of a segment."""
 CONNECT_S: Final = 5
 RETRY_S: Final = 20
 ENDPOINTS: Final = (
@@ -33,7 +33,7 @@ def open_store(url: str) -> Store:
     try:
         parts = urlsplit(url)
     except ValueError as error:
-        raise StartError(f"--tier {url!r} is no URL: {error}; write s3://bucket/prefix") from None
+        raise StartError(f"--tier {url!r} is not a URL: {error}; write s3://bucket/prefix") from None
     if "@" in parts.netloc or parts.query or parts.fragment:
         raise StartError(
             "--tier must not hold credentials or options, since other users of the machine see them;"
@@ -58,7 +58,7 @@ def _open(url: str, scheme: str, host: str, path: str) -> ObjectStore:
     }
     if scheme == "file":
         if host or not path:
-            raise ValueError("a folder is written file:///folder")
+            raise ValueError("write a folder as file:///folder")
         return LocalStore(Path("/") / path, mkdir=True)
     if scheme not in {"s3", "gs", "az"}:
         raise ValueError("the URL must begin with s3://, gs://, az:// or file:///")

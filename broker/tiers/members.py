@@ -1,7 +1,7 @@
 """Compress the lines of a segment as gzip members, of which each can be inflated alone.
 
-The whole is one gzip file that every reader of gzip accepts. Each member but the last holds `MEMBER_BYTES` bytes of lines, so
-the member of a byte follows from its position. A line may span several members.
+The whole is one gzip file that every reader of gzip accepts. Each member except the last holds `MEMBER_BYTES` bytes of
+lines, so the member of a byte follows from its position. A line may span several members.
 """
 
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ class Packed(NamedTuple):
 
 
 def pack_members(pieces: Iterable[bytes]) -> Packed:
-    """Compress each piece as one member. All pieces but the last must have `MEMBER_BYTES` bytes."""
+    """Compress each piece as one member. All pieces except the last must have `MEMBER_BYTES` bytes."""
     data = bytearray()
     ends: list[int] = []
     for piece in pieces:

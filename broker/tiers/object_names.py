@@ -68,7 +68,7 @@ def index_object(chain: str, topic: str, stem: str) -> str:
 
 
 def state_object(chain: str, number: int, crc: int) -> str:
-    """Return the name of the state that a manifest was the first to name."""
+    """Return the name of a state. `number` is that of the first manifest that names the state."""
     return f"{chain}/state/{number:0{_DIGITS}d}-{crc:08x}.snapshot"
 
 

@@ -1,4 +1,4 @@
-"""Test at a start whether a store keeps the promise on which the fence stands: of several creators of a name, one wins.
+"""Test at a start whether a store lets only one of several creators of a name win. The fence depends on this.
 
 Some stores that speak S3 accept the condition and ignore it, or check it and then write. With such a store two brokers could
 both believe that they own a chain, so it is refused.

@@ -8,7 +8,7 @@ The order:
 3. Move it to its place, and remove ``restoring/``.
 
 A restore that was interrupted is repeated from the beginning. The folder gets a new identity, since events that the old
-broker has confirmed may be missing: other systems must not take the new one for it.
+broker has confirmed may be missing: other systems must not mistake the new broker for the old one.
 """
 
 import os
@@ -87,7 +87,7 @@ def _restore(store: Store, chain: str, data_dir: Path, advance: Advance) -> Rest
     if newest.state is None:
         raise StartError(f"{store.shown} has no state of {chain} yet, since its first upload was not completed")
     _check_names(newest)
-    # A store that cannot fence must not seem to.
+    # A restore must fence the old broker, so a store that cannot fence is refused.
     probe_store(store, chain)
     new = begin_restoring(data_dir)
     try:
@@ -112,7 +112,7 @@ def _check_names(manifest: Manifest) -> None:
     """Refuse names that lead out of the folder. Raises ObjectDamaged."""
     for topic in manifest.topics:
         if not is_name(topic):
-            raise ObjectDamaged(f"manifest {manifest.number} names a topic {topic[:40]!a}, which cannot be one")
+            raise ObjectDamaged(f"manifest {manifest.number} names a topic {topic[:40]!a}, which is not a valid name")
 
 
 class _Fetching:
@@ -135,7 +135,7 @@ class _Fetching:
             except ObjectDamaged as error:
                 yield f"@{segment.first} to @{segment.next - 1} of {name} are lost: {error}"
             self._advance(segment.events)
-        # The open segment, so that new events get the offsets after those of the manifest
+        # Make the open segment, so that new events get the offsets after those of the manifest.
         for path in (segment_path(directory, topic.next), index_path(segment_path(directory, topic.next))):
             _write_file(path, ())
         sync_directory(directory)

@@ -132,7 +132,7 @@ class Tier:
         tasks.cancel_scope.cancel()
 
     def _take_fence(self) -> None:
-        """Stop using the tier, and refuse publishes unless only a warning is wanted."""
+        """Stop using the tier, and refuse publishes unless the settings ask only for a warning."""
         self.figures.is_fenced = True
         reason = (
             f"another broker has taken over {self._store.shown}, so this one must not accept events;"

@@ -34,7 +34,7 @@ class StateCopy(NamedTuple):
         return encode_snapshot(FIRST_JOURNAL, self.records)
 
     def is_current(self, broker: Broker) -> bool:
-        """Return whether nothing has changed since."""
+        """Return whether nothing has changed since the copy was made."""
         return self.records_kept == broker.work.records_kept and self.visible == {
             topic: topic.visible for topic in durable_topics(broker)
         }

@@ -1,4 +1,4 @@
-"""The uploader: it brings sealed segments, the state and manifests to the store, in the order that makes a restore right.
+"""The uploader: it writes sealed segments, the state and manifests to the store, in the order that a restore needs.
 
 One round:
 

@@ -84,7 +84,7 @@ class ReplicaSet:
             member.stop()
 
     def configure(self) -> None:
-        """Initiate the set, or update its ports in the configuration; do nothing if both are done."""
+        """Initiate the set, or update its ports in the configuration. Do nothing if neither is needed."""
         first = self.members[0]
         wanted = [{"_id": n, "host": member.address} for n, member in enumerate(self.members)]
         try:

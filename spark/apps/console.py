@@ -38,7 +38,7 @@ class ConsoleSettings(ClientSettings):
     model_config = settings_config("python -m spark console")
 
     rows: int = Field(10, ge=1, le=100, description="windows of each topic to show")
-    every: Seconds = Field("1s", gt=0, validate_default=True, description="time between two looks at the topics")
+    every: Seconds = Field("1s", gt=0, validate_default=True, description="pause between two reads of the topics")
     once: bool = Field(False, description="print the tables once and end")
     tweets_stats_topic: str = Field("tweets_stats", description="topic of the tweets' statistics")
     users_stats_topic: str = Field("users_stats", description="topic of the users' statistics")
@@ -96,7 +96,7 @@ async def _follow(
     tell: Callable[[list[Window], bool], None],
     look: Callable[[], Awaitable[list[Window]]],
 ) -> None:
-    """Look at regular intervals; `tell` receives the new windows, and whether the broker is unreachable."""
+    """Read new windows at regular intervals. Pass them to `tell`, and whether the broker is unreachable."""
     while not stop.is_set():
         try:
             tell(await look(), False)

@@ -116,7 +116,7 @@ def _state_stores(session: SparkSession) -> int:
 
 @contextmanager
 def _meanwhile(session: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Change settings in the block, in which a query starts. The query keeps the settings of its start."""
+    """Change Spark's settings until the end of the block. A query that starts in the block keeps these settings."""
     before = {name: str(session.conf.get(name)) for name in settings}
     try:
         for name, value in settings.items():

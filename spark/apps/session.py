@@ -126,7 +126,7 @@ async def build_unless_stopped(
 
 @asynccontextmanager
 async def stop_with_java(session: SparkSession, stop: anyio.Event) -> AsyncIterator[None]:
-    """Suppress an exception of the block if it is part of a stop: Java has ended, and this program shall end too.
+    """Suppress an exception of the block if it is part of a stop: Java has ended, and this program must end too.
 
     A signal to all processes of a service reaches Java at about the same time as this program. Either may end first, and any
     call in the driver may fail.
@@ -215,7 +215,7 @@ def _configuration(master: str, ui_port: int, scratch: Path | None, java: list[s
         f"{_STATE}.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
         f"{_STATE}.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.sql.streaming.minBatchesToRetain": 20,
-        # This rule filters by the size of an exploded array, so Spark would compute the array twice.
+        # This optimizer rule filters by the size of an exploded array, so Spark would compute the array twice.
         "spark.sql.optimizer.excludedRules": "org.apache.spark.sql.catalyst.optimizer.InferFiltersFromGenerate",
     }
     if scratch is not None:

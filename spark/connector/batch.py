@@ -34,7 +34,7 @@ __all__ = ["Bounds", "TopicBatchReader", "TopicBatchWriter"]
 class Bounds:
     """The bounds from pushed filters: `first` ≤ offset ≤ `last`, `since` ≤ timestamp < `until`.
 
-    None is no bound.
+    None means that there is no bound.
     """
 
     def __init__(self) -> None:

@@ -9,7 +9,7 @@ from py4j.protocol import Py4JError
 __all__ = ["DataLossError", "FileOptionError", "OptionError", "RowError", "TooManyRowsError", "sentence_of"]
 
 _RAISED = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n)+(\S.*)")
-"""Matches the line after the indented lines of a Python traceback, which has the error."""
+"""Matches the first line after the indented lines of a Python traceback: the line with the error."""
 
 
 class OptionError(ValueError):

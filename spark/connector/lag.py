@@ -33,7 +33,7 @@ class Lag:
     def log_progress(self, progress: StreamingQueryProgress | None) -> None:
         """Log how many events are unread after the newest micro-batch.
 
-        If there are none, this is logged once. `progress` is None before the end of the first batch.
+        If no event is unread, this is logged once. `progress` is None before the end of the first batch.
         """
         self._due = self._clock() + _EVERY_S
         if progress is None or not progress.numInputRows:

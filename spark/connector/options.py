@@ -50,9 +50,10 @@ class ReadOptions(Struct, frozen=True):
 
 
 class WriteOptions(Struct, frozen=True):
-    """The options of a writer. `producer` is None if the query's id shall name it.
+    """The options of a writer. `producer` is None if the query's id is the producer's name.
 
-    `totals` is the name of a statistic if the rows are its windows and each shall carry the sums of all windows up to it.
+    `totals` is None, or the name of the statistic whose windows the rows are. Then each event also carries the sums of
+    all windows up to its own.
     """
 
     broker: Login

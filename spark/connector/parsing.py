@@ -1,9 +1,9 @@
 """Parse stored lines to Arrow columns with Arrow's JSON reader, in C++ and without a Python object per line.
 
-That reader refuses a whole block because of one value of an unexpected type, a repeated member or a number that does not
-fit. A refused block is cut into pieces, and only the pieces with such a value are read line by line. These follow Spark's
-`from_json`: a value of another type is null, and so is a value that cannot be decoded. Examples are a number beyond the
-range of a double, an integer of thousands of digits, and too deep nesting.
+That reader refuses a whole block because of one value of an unexpected type, a repeated member or a number that does
+not fit. A refused block is cut into pieces, and only the pieces with such a value are read line by line. For these
+lines, the rules are those of Spark's `from_json`: a value of another type is null, and so is a value that cannot be
+decoded. Examples are a number beyond the range of a double, an integer of thousands of digits, and too deep nesting.
 """
 
 from collections.abc import Sequence

@@ -113,7 +113,8 @@ def _window_end(at: Column, window_ms: int) -> Column:
 
 
 def _counts() -> Column:
-    # One predicate that uses the event time: Spark would move any other below the watermark, where it would drop the ticks.
+    # Combine all conditions in one predicate that uses the event time. Spark would move a predicate without the event
+    # time below the watermark, where it would drop the ticks.
     ops = fn.col("change.op").isin("insert", "snapshot")
     is_wanted = ops & (~fn.col("is_user") | (fn.col("change.op") == "insert"))
     return fn.when(fn.col("event_time") < fn.timestamp_millis(fn.lit(_CENTURY_MS)), is_wanted)

@@ -59,7 +59,10 @@ def _distinct(column: str) -> Column:
 
 
 def _places() -> Column:
-    """Return the numbers of a tweet's rows, one for each entry of its longest list, so that one pass counts tweets and tags."""
+    """Return an index for each entry of a tweet's longest list.
+
+    Each index becomes a row, so that one pass counts tweets and tags.
+    """
     most = fn.greatest(*(fn.size(f"distinct_{column}") for column in _TAGS), fn.lit(1))
     return fn.sequence(fn.lit(0), fn.when(fn.col("is_late"), fn.lit(0)).otherwise(most - 1))
 

@@ -35,8 +35,8 @@ def users_stats(changes: DataFrame, window_ms: int) -> DataFrame:
         window_ms: the length of a window, in milliseconds.
 
     Returns:
-        `window`, and the members of the topic `users_stats` except `is_final`. `late` counts tweets that arrived after their
-        window was final.
+        Rows of `window` and the members of the topic `users_stats` except `is_final`. `late` counts tweets that arrived after
+        their window was final.
     """
     has_user = fn.col("user_id").isNotNull()
     followers = fn.when(has_user, fn.coalesce("last.followers_count", fn.lit(0)))

@@ -20,7 +20,7 @@ class SimulatorSettings(ProgramSettings):
     host: str = Field("127.0.0.1", description="address to listen on")
     port: int = Field(4000, ge=0, le=65535, description="HTTP port, 0 for any free one")
     rate: float = Field(0.0, ge=0, description="tweets a second on each route; 0: the server's bursts of 100")
-    count: int = Field(0, ge=0, description="tweets of each route, after which it ends for good (204); 0: no end")
+    count: int = Field(0, ge=0, description="tweets of each route, after which it ends permanently (204); 0: no end")
     replay: Path | None = Field(None, description="serve the tweets of this file (JSON Lines) instead of invented ones")
     loop: bool = Field(False, description="restart the replayed file when it ends")
     seed: int | None = Field(None, description="the same seed gives the same tweets (default: new ones each start)")
@@ -30,5 +30,5 @@ class SimulatorSettings(ProgramSettings):
     @model_validator(mode="after")
     def _is_consistent(self) -> "SimulatorSettings":
         if self.loop and self.replay is None:
-            raise ValueError("--loop is for --replay; invented tweets have no end unless --count")
+            raise ValueError("--loop is for --replay; invented tweets never end, except with --count")
         return self

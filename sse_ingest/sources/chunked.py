@@ -61,7 +61,7 @@ class Chunks:
         if self._next is _Part.CONTENT_END:
             self._next = _Part.SIZE
             if line:
-                self.fault = "a chunk is longer than its size"
+                self.fault = "a chunk is longer than its stated size"
         elif self._next is _Part.TRAILER:
             self.is_ended = not line
         elif size := _SIZE.fullmatch(line):

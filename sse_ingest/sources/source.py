@@ -39,7 +39,10 @@ class SourceState(Struct):
 
 
 class Feed(Protocol):
-    """The events of a source, read by one thread. The iteration ends for good, or after `close` from another thread."""
+    """The events of a source, read by one thread.
+
+    The iteration ends if no event will follow, or after `close` from another thread.
+    """
 
     def __iter__(self) -> Iterator[Arrival]: ...
 

@@ -185,7 +185,7 @@ class EventStream:
             log.warning("source rejected the last id, continuing with its newest events", source=self._state.name)
             self.last_id = ""
             self._is_id_unknown = True
-            raise _Lost(f"HTTP {code} to our last id")
+            raise _Lost(f"HTTP {code} for our last event id")
         if code != httpx.codes.OK:
             hint = self._token_hint(response) if self._token is not None and code in _NO_ENTRY else ""
             raise self._refusal(f"{self._state.name} answers HTTP {code} {response.reason_phrase}{hint}")

@@ -38,7 +38,8 @@ class EventReader:
         self._subscription = subscription
         self._concurrency = concurrency
         self._beginning = anyio.Lock()
-        # To handle a suspect, a task takes one of these; to handle it alone, a task takes all.
+        # A task takes one of these turns to handle a suspect, and all of them to handle a suspect while no other is
+        # handled.
         self._turns = anyio.Semaphore(concurrency)
 
     async def read(self, send: "MemoryObjectSendStream[Item]", stop: anyio.Event) -> None:

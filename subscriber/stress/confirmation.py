@@ -1,8 +1,8 @@
 """Find out which acks the broker has confirmed, without waiting for each.
 
-Replies come in the order of the commands of their connection. So the reply to a ping proves that the acks sent before it on the
-same connection were answered. If the count of stale acks has not grown either, none of these acks was late. Otherwise the acks
-stay uncertain, and the broker delivers again what it has not settled.
+Replies come in the order of the commands of their connection. So the reply to a ping proves that the acks sent before
+it on the same connection were answered. If the count of stale acks has not grown either, none of these acks was late.
+Otherwise the acks stay uncertain, and the broker delivers the events again that it has not settled.
 """
 
 from collections.abc import Sequence

@@ -19,7 +19,7 @@ class Lot(NamedTuple):
 
 
 class Faults:
-    """The shares (0–1) of deliveries that are nacked, that get no answer, and at which the connection is dropped."""
+    """The shares (0–1) of deliveries that are nacked, that get no answer, and after which the connection is dropped."""
 
     def __init__(self, nack_share: float, stall: float, vanish: float, seed: int) -> None:
         self._shares = (nack_share, stall, vanish)

@@ -9,7 +9,7 @@ The words have these meanings:
 - *redelivered*: an offset that was received but not settled arrives again. That is the broker's promise (at least once)
   after a disconnect, a timeout or a restart, and not a fault.
 - *doubled*: an offset that was settled arrives again, whatever its `attempt` is. The work is done twice, which is a fault.
-- *lost*: the broker owed an offset and regards it as done, but it never arrived. This is a fault.
+- *lost*: the broker had to deliver an offset and regards it as done, but it never arrived. This is a fault.
 
 Loss cannot be judged from the offsets alone during a run. Events are delivered by priority, so low offsets may arrive long
 after high ones, and when the run stops, some events are still pending. So loss is judged once, at the end, from the broker's
@@ -20,10 +20,10 @@ balance. The broker sends the balance in one reply, so all its figures are of on
     dead     = given up since the run began, after too many failed tries; in the topic dead_letters
     lost     = owed - received - pending - dead
 
-Unconfirmed acks leave `pending` between two bounds, and some of the dead events may have arrived here. A fault is reported
-only if both bounds show it. If nothing is pending, and the number of missing offsets equals the number of lost events, the
-report names these offsets. A negative result is a *surplus*: more arrived than was owed, so an event settled in an earlier run
-arrived again. That counts as doubled.
+Unconfirmed acks leave `pending` between two bounds, and some of the dead events may have arrived here. A fault is
+reported only if both bounds show it. If nothing is pending, and the number of missing offsets equals the number of lost
+events, the report names these offsets. A negative result is a *surplus*: more events arrived than the broker had to
+deliver, so an event settled in an earlier run arrived again. That counts as doubled.
 """
 
 from collections.abc import Sequence

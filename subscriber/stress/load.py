@@ -1,8 +1,8 @@
 """The plan of an open-loop publisher: it gives each event a time at which to send it, however fast the broker is.
 
-Event n of a run at `rate` events a second is due n / rate seconds after the beginning. The event states that time, and a
-reader measures latency from it, not from the time at which there was room to send. Otherwise a stalled broker would be judged
-by the few events that it accepted (coordinated omission).
+Event n of a run at `rate` events a second is due n / rate seconds after the beginning. The event states that time, and
+a reader measures latency from it, not from the time at which it could be sent. Otherwise a stalled broker would be
+judged by the few events that it accepted (coordinated omission).
 """
 
 from random import Random

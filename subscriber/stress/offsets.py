@@ -143,7 +143,7 @@ class OffsetSet:
                 self._blocks[number] = _FULL
 
     def _run(self, at: int, stop: int) -> tuple[bool, int]:
-        """Return whether `at` is in the set, and an offset up to which all others are alike.
+        """Return whether `at` is in the set, and an offset up to which this is the same for all offsets.
 
         It is the end of a block, the end of a byte, or the next offset.
         """

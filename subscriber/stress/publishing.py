@@ -45,7 +45,7 @@ class PublishSettings(ClientSettings):
         ["200"],
         min_length=1,
         validate_default=True,
-        description="length of msg, drawn if there are several",
+        description="length of msg; of several values, one is drawn for each event",
     )
     priorities: Annotated[int, Field(ge=1, le=256)] = Field(1, description="priorities 0 … n - 1, drawn")
     name: Name = Field("load", description="name of the producer; each run needs a name that is new to the topics")

@@ -3,7 +3,7 @@
 A run has these steps:
 
 1. Every connection subscribes.
-2. The broker's balance is read before the first ack, so that every acked event was owed.
+2. The broker's balance is read before the first ack, so that it includes every event that the run acks.
 3. Events are published and taken until the run ends.
 4. The balance is read again while the connections are open, since an unnamed subscription ends with its connection.
 """

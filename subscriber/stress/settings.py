@@ -41,12 +41,12 @@ class SubscriberSettings(ClientSettings):
     nack_share: Share = Field(0.0, description="fault on purpose: share of the deliveries that are refused (0-1)")
     stall: Share = Field(0.0, description="fault on purpose: share of the deliveries that get no answer (0-1)")
     vanish: Share = Field(
-        0.0, description="fault on purpose: share of the deliveries at which the connection is dropped (0-1)"
+        0.0, description="fault on purpose: share of the deliveries after which the connection is dropped (0-1)"
     )
     publish_rate: float | None = Field(
         None,
         gt=0,
-        description="events a second to publish, however slow the broker is (default: nothing is published)",
+        description="events a second to publish, even if the broker is slow (default: nothing is published)",
     )
     publishers: int = Field(1, ge=1, le=64, description="processes that share the publishing")
     priorities: int = Field(1, ge=1, le=256, description="priorities 0 … n - 1 of the published events, drawn")
@@ -54,7 +54,7 @@ class SubscriberSettings(ClientSettings):
         ["200"],
         min_length=1,
         validate_default=True,
-        description="length of published messages, drawn if several",
+        description="length of published messages; of several values, one is drawn for each event",
     )
     drain: Seconds = Field(
         "30s", validate_default=True, description="time that published events have to arrive after the last one"
@@ -76,5 +76,5 @@ class SubscriberSettings(ClientSettings):
         if self.vanish and self.as_ is None:
             raise ValueError("--vanish needs --as: a subscription without a name ends with its connection")
         if self.nack_share + self.stall + self.vanish > 1:
-            raise ValueError("--nack-share, --stall and --vanish are shares of one whole")
+            raise ValueError("--nack-share, --stall and --vanish together must not exceed 1")
         return self

@@ -54,13 +54,13 @@ def test_a_median_is_judged_by_whether_more_or_less_is_better(measured: BenchRow
     assert measured.verdict == verdict
 
 
-def test_a_cost_is_flat_when_the_dearest_is_within_a_quarter_of_the_cheapest() -> None:
+def test_a_cost_is_flat_if_the_highest_is_within_a_quarter_of_the_lowest() -> None:
     assert Growth(name="B1", what="", scales=[0.1, 1, 10], costs_us=[4.0, 5.0, 4.5]).verdict == "met"
     assert Growth(name="B1", what="", scales=[0.1, 1, 10], costs_us=[4.0, 5.1, 4.5]).verdict == "short"
     assert Growth(name="B1", what="").verdict == "not measured"
 
 
-def test_no_round_begins_that_would_end_too_late_but_there_is_always_one() -> None:
+def test_a_round_that_would_end_too_late_does_not_begin_except_the_first() -> None:
     now = 0.0
 
     def run() -> float:
@@ -135,7 +135,7 @@ class TestRun:
             ("measured", ""),
         ]
 
-    def test_an_interrupt_leaves_what_was_measured(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_interrupt_keeps_the_measured_figures(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def is_interrupted(*_: object) -> list[BenchRow]:
             raise KeyboardInterrupt
 

@@ -110,7 +110,7 @@ def test_null_is_a_tombstone_only_if_the_route_says_so() -> None:
 
 
 @pytest.mark.parametrize("value", [b"\xff\x00", b"hello", b"", b'{"a":', b'"\xff"', b"[" * 100_000])
-def test_a_payload_that_is_no_json_becomes_base64(value: bytes) -> None:
+def test_a_payload_that_is_not_json_becomes_base64(value: bytes) -> None:
     taken = incoming().event(Arrival("1-0", 1, None, value, {}))
     assert taken is not None
     assert base64.b64decode(taken.msg) == value

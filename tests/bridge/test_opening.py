@@ -63,7 +63,7 @@ def test_a_route_that_has_left_everything_out_continues_after_it() -> None:
     assert decided(None, 40, 0, 50, noted=note(None, 39)) == Plan(40, 0, is_new=True)
 
 
-def test_a_stream_that_has_removed_all_our_messages_by_its_limits_is_no_loss() -> None:
+def test_a_stream_that_has_removed_all_our_messages_by_its_limits_has_lost_nothing() -> None:
     local = Local(BROKER, 30, note(29), 0, 50)
     assert decide(Found(None, "c1", has_expired=True), local, Policy(), NAME) == Plan(30, 0, is_new=True)
     other = decide(Found(None, "c2", has_expired=True), local, Policy(), NAME)
@@ -106,7 +106,7 @@ def test_a_mark_of_another_broker_is_refused() -> None:
     assert "the mark was set for the broker BBBB" in refusal(decided(29, 30, 0, 50, noted=other))
 
 
-def test_a_new_identity_is_asked_for_only_where_the_position_is_not_ours() -> None:
+def test_a_message_suggests_a_new_identity_only_if_the_position_is_not_ours() -> None:
     policy = Policy(takes_new_identity=True)
     found = decided(50, 30, 0, 50, policy, noted=note(29))
     assert isinstance(found, Refused)

@@ -81,7 +81,7 @@ def test_a_mark_is_named_after_the_engine_and_the_stream(stream: str, name: str 
         ("orders -> redis://h/s?batch=1&batch=2", "the option batch is given twice"),
     ],
 )
-def test_a_wrong_route_is_one_sentence(text: str, sentence: str) -> None:
+def test_a_wrong_route_is_reported_in_one_sentence(text: str, sentence: str) -> None:
     with pytest.raises(ValueError, match=re.escape(sentence)) as refused:
         parse_out(text)
     assert "\n" not in str(refused.value)
@@ -132,7 +132,7 @@ def test_routes_of_a_file_have_the_same_options(tmp_path: Path) -> None:
         ('[[out]]\ntopic = "a"\nto = "redis://h/s?batch=2"\nbatch = 3\n', "the option batch is given twice"),
     ],
 )
-def test_a_wrong_file_is_one_sentence_with_its_name(text: str, sentence: str, tmp_path: Path) -> None:
+def test_a_wrong_file_is_reported_in_one_sentence_with_its_name(text: str, sentence: str, tmp_path: Path) -> None:
     file = tmp_path / "routes.toml"
     file.write_text(text)
     with pytest.raises(ValueError, match=re.escape(sentence)) as refused:
@@ -140,7 +140,7 @@ def test_a_wrong_file_is_one_sentence_with_its_name(text: str, sentence: str, tm
     assert str(file) in str(refused.value)
 
 
-def test_a_missing_file_is_one_sentence(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported_in_one_sentence(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"cannot read .*: No such file"):
         read_routes(tmp_path / "none.toml")
 

@@ -54,7 +54,7 @@ def test_a_log_of_many_segments_keeps_few_files_open_and_all_of_it_can_be_read(t
     assert descriptors() == before
 
 
-def test_files_in_use_are_closed_only_behind_their_last_user(tmp_path: Path) -> None:
+def test_files_in_use_are_closed_only_after_their_last_user(tmp_path: Path) -> None:
     files = OpenFiles(1)
     paths = [(str(tmp_path / f"{n}.jsonl"), str(tmp_path / f"{n}.index")) for n in range(3)]
     with files.take(*paths[0], is_made=True) as first, files.take(*paths[0]) as same:
@@ -92,7 +92,7 @@ def without_descriptors(monkeypatch: pytest.MonkeyPatch, wanted: str) -> None:
 
 
 @pytest.mark.parametrize("wanted", [".jsonl", ".index", "topics/t"])
-def test_a_topic_that_no_descriptor_is_left_for_is_refused_in_words_and_leaves_no_folder(
+def test_without_a_free_descriptor_a_new_topic_is_refused_with_a_reason_and_leaves_no_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wanted: str
 ) -> None:
     data = DataDirectory(tmp_path / "broker", "synced", Sizes(reserve=0))
@@ -108,9 +108,7 @@ def test_a_topic_that_no_descriptor_is_left_for_is_refused_in_words_and_leaves_n
     data.release()
 
 
-def test_idle_files_give_their_descriptors_when_others_have_taken_all(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_idle_files_are_closed_when_no_descriptor_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files = OpenFiles(50)
     log = CommitLog(tmp_path / "t", segment_bytes=300, files=files)
     for first in range(0, 40, 4):

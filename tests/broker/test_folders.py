@@ -24,7 +24,7 @@ def _no_umask() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_no_umask")
-def test_only_its_owner_may_read_what_a_broker_keeps(tmp_path: Path) -> None:
+def test_only_the_owner_may_read_a_brokers_files(tmp_path: Path) -> None:
     folder = tmp_path / "data" / "broker"
     folder.parent.mkdir()
     with BrokerProcess(folder, "--segment-bytes", "2KiB", "--reserve-bytes", "64KiB") as broker:
@@ -39,7 +39,7 @@ def test_only_its_owner_may_read_what_a_broker_keeps(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_no_umask")
-def test_only_its_owner_may_read_a_clients_spool(tmp_path: Path) -> None:
+def test_only_the_owner_may_read_a_clients_spool(tmp_path: Path) -> None:
     Spool(tmp_path / "spool", "c").close()
     assert mode(tmp_path / "spool") == 0o700
     assert {mode(path) for path in (tmp_path / "spool").iterdir()} == {0o600}

@@ -78,7 +78,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_folder_that_a_kill_left_has_nothing_wrong_and_stays_as_it_is(folder: Path, fsck: Fsck) -> None:
+def test_the_folder_of_a_killed_broker_has_no_faults_and_is_not_changed(folder: Path, fsck: Fsck) -> None:
     before = files(folder)
     status, out = fsck()
     assert status == 0
@@ -126,7 +126,7 @@ def test_damage_is_named_by_topic_and_offset_and_a_repair_removes_nothing(folder
     assert fsck.wrong()[name]["lost"] == [f"damaged: @{offset}"]
 
 
-def test_a_segment_that_is_gone_is_reported_as_missing_events(folder: Path, fsck: Fsck) -> None:
+def test_a_missing_segment_is_reported_as_missing_events(folder: Path, fsck: Fsck) -> None:
     gone = segments(folder)[1]
     after = int(segments(folder)[2].stem)
     gone.unlink()
@@ -183,7 +183,7 @@ def test_a_sparse_file_costs_neither_time_nor_memory_and_its_hole_is_cut(folder:
     assert last.with_suffix(".index").stat().st_size < 1 << 20
 
 
-def test_it_is_refused_where_a_broker_is_and_where_none_ever_was(tmp_path: Path) -> None:
+def test_fsck_is_refused_while_a_broker_runs_and_in_a_folder_of_no_broker(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "broker", "fsck"]
     done = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True, check=False)
     assert done.returncode == 2

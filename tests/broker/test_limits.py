@@ -100,7 +100,7 @@ def test_a_reader_that_stops_costs_little_and_slows_no_other_client(small: Broke
             if ends:
                 reader.sendall(b"ack t @" + b" @".join(b"%d" % n for n in range(received, received + ends)) + b"\n")
             received += ends
-        # The last acks are on their way.
+        # The last acks may not have arrived yet.
         until(lambda: standing(publisher)["pending"] == 0)
         assert standing(publisher)["dead"] == 0
 
@@ -148,7 +148,7 @@ async def test_a_dead_connections_events_go_to_another_reader_at_once(broker: Br
         assert batch[0].attempt == 2
 
 
-async def test_sigterm_gives_back_what_is_in_flight_without_a_failed_try(broker: BrokerProcess) -> None:
+async def test_sigterm_returns_events_in_flight_without_a_failed_try(broker: BrokerProcess) -> None:
     with socket.create_connection(("127.0.0.1", broker.port), 10) as reader, reader.makefile("rb") as lines:
         with SyncClient(broker.address) as client:
             client.publish("t", Event(id="1", msg="x"))
@@ -179,7 +179,7 @@ def test_sigterm_waits_until_replies_are_sent(broker: BrokerProcess) -> None:
     assert broker.wait(20) == 0
 
 
-async def test_a_connection_that_is_accepted_while_the_broker_ends_is_sent_away(tmp_path: Path) -> None:
+async def test_a_connection_that_is_accepted_while_the_broker_ends_is_refused(tmp_path: Path) -> None:
     server = Server(tmp_path / "b", "memory", limits=Limits(1 << 20, 1 << 20, 30.0))
     async with server.open([]):
         await server.drain()

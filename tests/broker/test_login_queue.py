@@ -33,7 +33,7 @@ def test_a_full_group_and_a_full_queue_give_up_the_oldest_of_the_longest_group()
     assert len(queue) == QUEUE_MAX
 
 
-def test_a_login_that_waits_no_more_is_not_taken() -> None:
+def test_a_login_that_no_longer_waits_is_not_checked() -> None:
     queue: LoginQueue[str] = LoginQueue()
     group = LoginGroup(HERE, "boss")
     queue.add(group, "gone")
@@ -73,7 +73,7 @@ def test_the_delay_for_a_name_holds_up_no_other_name_and_ends_with_a_right_login
     assert queue.take(100.0) == "boss"
 
 
-def test_an_address_beyond_this_machine_that_fails_often_waits_longer_whatever_names_it_says() -> None:
+def test_a_remote_address_that_fails_often_waits_longer_whatever_names_it_sends() -> None:
     queue: LoginQueue[str] = LoginQueue()
     for number in range(50):
         queue.note_failure(LoginGroup("10.0.0.1", f"user {number}"), 100.0)
@@ -86,7 +86,7 @@ def test_an_address_beyond_this_machine_that_fails_often_waits_longer_whatever_n
     assert [queue.take(100.0) for _ in range(2)] == ["another machine", "this machine"]
 
 
-def test_failures_of_long_ago_and_of_the_most_names_are_forgotten() -> None:
+def test_old_failures_and_those_of_too_many_names_are_forgotten() -> None:
     queue: LoginQueue[str] = LoginQueue()
     boss = LoginGroup(HERE, "boss")
     for _ in range(50):

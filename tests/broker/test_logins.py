@@ -96,7 +96,7 @@ async def test_a_check_that_ends_after_the_users_changed_is_made_again_with_the_
     assert results == [None]
 
 
-async def test_few_are_checked_at_a_time_and_the_same_token_for_all_who_say_it() -> None:
+async def test_few_tokens_are_checked_at_a_time_and_equal_logins_share_one_check() -> None:
     users = Scripted()
     users.go.clear()
     logins = Logins(users)
@@ -172,7 +172,7 @@ async def test_a_check_that_fails_is_busy_and_the_next_one_is_made() -> None:
         ('[[users]]\nname = "a"\ntoken = "$argon2id$v=19$m=1024,t=1,p=1$MTIz!$?"\n', "not an argon2 hash"),
     ],
 )
-def test_users_that_stand_twice_or_whose_hash_costs_too_much_are_refused_in_one_sentence(
+def test_users_that_are_defined_twice_or_have_a_costly_hash_are_refused_in_one_sentence(
     tmp_path: Path, text: str, sentence: str
 ) -> None:
     path = tmp_path / "users.toml"
@@ -183,7 +183,7 @@ def test_users_that_stand_twice_or_whose_hash_costs_too_much_are_refused_in_one_
     assert "\n" not in str(error.value)
 
 
-async def test_a_client_that_is_refused_as_busy_comes_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_client_that_is_refused_as_busy_tries_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The test's server answers the first login with ``busy``, like a broker under attack."""
     monkeypatch.setattr(pauses, "MAX_S", 0.01)
     greeting, busy, welcome = b"+OK tweetwire broker 1\n", b"-ERR busy many logins\n", b"+OK hello user\n"

@@ -138,7 +138,7 @@ def test_metrics_count_dead_letters_and_the_ends_of_connections(scraped: Scraped
     assert samples["tweetwire_broker_connections", ()] == 0
 
 
-def test_scrapes_amid_publishing_agree_with_themselves(scraped: Scraped) -> None:
+def test_a_scrape_during_publishing_has_consistent_figures(scraped: Scraped) -> None:
     with SyncClient(scraped.process.address) as client:
         client.publish("t", Event(id="first", msg=0))
         publishing = Thread(
@@ -163,7 +163,7 @@ def test_a_broker_that_is_ending_answers_with_no_figures() -> None:
     assert list(registry.collect()) == []
 
 
-def test_a_counter_that_has_no_name_here_keeps_the_one_it_has() -> None:
+def test_a_counter_that_is_not_listed_keeps_its_name() -> None:
     registry = CollectorRegistry(auto_describe=True)
     registry.register(BrokerCollector(lambda: Figures(counts | {"novel": 7}, {})))
     assert registry.get_sample_value("tweetwire_broker_novel_total") == 7

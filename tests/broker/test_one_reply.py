@@ -52,7 +52,7 @@ def test_a_nack_without_a_ref_is_refused_with_its_usage() -> None:
 @pytest.mark.parametrize(
     "line", [b"nack", b"nack ", b"nack t ", b"nack  t", b"read t 0001-01-01T00:00:00+23:59", b"ack t @"]
 )
-def test_no_short_line_is_a_bug_of_the_parser(line: bytes) -> None:
+def test_no_short_line_causes_a_bug_of_the_parser(line: bytes) -> None:
     (found,) = parse_lines([line], 1 << 20)
     assert not isinstance(found, Refusal) or found.code != "internal"
 
@@ -66,7 +66,7 @@ def test_commands_around_one_that_raises_are_carried_out() -> None:
     assert [str(bug) for bug in core.bugs] == ["a bug", "a bug"]
 
 
-def test_an_event_whose_check_raises_is_refused_alone_and_those_before_it_are_stored() -> None:
+def test_only_the_event_whose_check_raises_is_refused_and_those_before_it_are_stored() -> None:
     core = Core("t")
     session = core.connect()
     core.type(session, 'schema t {"type":"integer"}')
@@ -124,7 +124,7 @@ def test_a_number_within_a_double_is_stored_and_our_client_decodes_it(number: st
     st.lists(st.sampled_from(['"a"', "[1e3]", '{"a":"0e000"}', '"4e1203"', "-1e-999"]), min_size=2, max_size=3),
     st.data(),
 )
-def test_a_number_beyond_a_double_is_found_wherever_it_stands_among_other_events(
+def test_a_number_beyond_a_double_is_found_wherever_it_is_among_other_events(
     number: str, place: str, others: list[str], data: st.DataObject
 ) -> None:
     at = data.draw(st.integers(0, len(others)))
@@ -187,7 +187,7 @@ LINES = st.one_of(
 
 
 @given(st.lists(LINES, max_size=40))
-def test_n_commands_have_n_replies_and_what_is_stored_is_what_a_model_has(lines: list[str]) -> None:
+def test_n_commands_have_n_replies_and_the_stored_events_are_those_of_a_model(lines: list[str]) -> None:
     with bugs():
         core = Core("t", "u")
         session = core.connect()

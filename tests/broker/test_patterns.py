@@ -135,7 +135,7 @@ def test_hostile_patterns_are_refused_and_the_broker_stays_well(crowded: BrokerP
     for pattern in ("..", ".*", "*..*", "a.>.b", "*" * 65_536, "*." * 32_768 + "*", "**", "o*", "\x00*", "é.*"):
         assert wire.ask(f"sub {pattern} as=h").startswith("-ERR bad_name "), pattern
     assert wire.ask("sub *.*.* as=h") == "+OK sub *.*.* as=h topics=0 pending=0 prefetch=1"
-    # It is lost in the middle of its commands, many times.
+    # Lose a connection in the middle of its commands, many times.
     for _ in range(20):
         lost = Wire(crowded.port)
         lost.send("sub > as=lost", "unsub > as=lost end", "sub > prefetch=100000")

@@ -52,7 +52,7 @@ def test_a_person_can_publish_subscribe_and_ack_by_hand(broker: BrokerProcess) -
         assert telnet.read() == ""
 
 
-def test_replies_keep_the_order_of_the_commands_also_behind_the_disk(broker: BrokerProcess) -> None:
+def test_replies_keep_the_order_of_the_commands_also_while_some_wait_for_the_disk(broker: BrokerProcess) -> None:
     with Telnet(broker.port) as telnet:
         first = telnet.type(
             'pub a {"id":"1","msg":1}', "ping", 'pub b {"id":"1","msg":1}', "nonsense", "ack a 1", "ping"
@@ -121,7 +121,7 @@ async def test_a_disconnect_gives_events_to_another_reader_with_the_try_counted(
         assert (batch[0].id, batch[0].attempt) == ("1", 2)
 
 
-async def test_a_nack_has_its_reasons_and_a_policy_its_tries(broker: BrokerProcess) -> None:
+async def test_a_nack_keeps_its_reasons_and_a_policy_limits_the_tries(broker: BrokerProcess) -> None:
     async with Client(broker.address, name="worker") as client:
         await client.publish("tweets", Event(id="1", msg="x"))
         subscription = await client.subscribe("tweets", as_="s", from_="earliest", tries=2, timeout_s=90, backoff_s=0.1)
@@ -227,7 +227,7 @@ def test_http_on_the_port_is_closed_and_nothing_is_run(broker: BrokerProcess) ->
         assert [topic.topic for topic in client.topics()] == ["dead_letters"]
 
 
-def test_a_client_that_says_quit_gets_all_replies_however_slowly_it_reads(broker: BrokerProcess) -> None:
+def test_a_client_that_sends_quit_gets_all_replies_however_slowly_it_reads(broker: BrokerProcess) -> None:
     with SyncClient(broker.address) as publisher:
         publisher.publish_many("t", (Event(id=str(n), msg="x" * 1000) for n in range(8000)))
     with socket.socket() as connection:

@@ -43,7 +43,7 @@ def guarded(tmp_path: Path) -> Iterator[BrokerProcess]:
         yield process
 
 
-def test_users_do_what_their_patterns_say_and_no_token_is_logged(guarded: BrokerProcess) -> None:
+def test_users_may_do_what_their_patterns_allow_and_no_token_is_logged(guarded: BrokerProcess) -> None:
     with SyncClient(guarded.address, name="writer", token="w-secret") as writer:
         writer.publish("tweets", Event(id="1", msg=1))
         writer.publish("stats.minutes", Event(id="1", msg=1))
@@ -76,7 +76,7 @@ def test_without_a_valid_hello_nothing_is_run_and_three_wrong_ones_close(guarded
     ]
 
 
-def test_a_hello_without_a_token_is_refused_with_a_text_that_says_so(guarded: BrokerProcess) -> None:
+def test_a_hello_without_a_token_is_refused_with_that_reason(guarded: BrokerProcess) -> None:
     with socket.create_connection(("127.0.0.1", guarded.port), 20) as connection, connection.makefile("rb") as lines:
         connection.sendall(b"hello writer\nhello writer token=wrong\nquit\n")
         refusals = [line for line in lines if line.startswith(b"-ERR")]
@@ -87,7 +87,7 @@ def test_a_hello_without_a_token_is_refused_with_a_text_that_says_so(guarded: Br
 
 
 @pytest.mark.parametrize("is_interrupted", [False, True])
-def test_a_token_prompt_that_is_left_is_one_sentence_and_status_2(
+def test_a_token_prompt_that_is_left_is_reported_in_one_sentence_with_status_2(
     is_interrupted: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def leave(prompt: str) -> str:
@@ -147,7 +147,7 @@ def test_a_file_of_users_that_is_nested_too_deeply_is_refused(tmp_path: Path) ->
         UsersFile(users)
 
 
-def test_a_file_of_users_that_does_not_do_is_one_sentence(tmp_path: Path) -> None:
+def test_an_unusable_file_of_users_is_reported_in_one_sentence(tmp_path: Path) -> None:
     users = tmp_path / "users.toml"
     for text, sentence in [
         ("nonsense", "is not a users file"),

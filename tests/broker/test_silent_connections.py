@@ -86,7 +86,7 @@ def test_tls_handshakes_count_and_silent_ones_keep_no_client_out(tmp_path: Path,
             assert person.recv(100) == b"-ERR forbidden this port speaks TLS\n"
 
 
-def test_one_address_has_as_many_connections_as_the_flag_says(tmp_path: Path) -> None:
+def test_one_address_has_as_many_connections_as_the_flag_allows(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "b", "--connections-per-address", "2") as broker, ExitStack() as stack:
         for _ in range(2):
             stack.enter_context(SyncClient(broker.address))

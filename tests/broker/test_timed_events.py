@@ -20,7 +20,7 @@ def ask(broker: BrokerProcess, *lines: str) -> list[str]:
     with socket.create_connection(("127.0.0.1", broker.port), 20) as connection, connection.makefile("r") as incoming:
         incoming.readline()
         for line in lines:
-            # Confirmations of neighbours would be one line.
+            # The broker would merge the confirmations of consecutive events into one line.
             connection.sendall(f"{line}\n".encode())
             replies.append(incoming.readline().rstrip("\n"))
     return replies
@@ -50,7 +50,7 @@ def take_all(client: SyncClient, count: int, name: str = "s") -> list[str]:
     return taken
 
 
-def test_delayed_events_survive_kills_and_come_once_and_not_early(tmp_path: Path) -> None:
+def test_delayed_events_survive_kills_and_are_delivered_once_and_not_early(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "broker") as broker:
         subscribe(broker)
         for kill in range(3):

@@ -119,7 +119,7 @@ async def test_a_client_without_a_certificate_reports_that_one_may_be_needed(
             client.ping()
 
 
-async def test_a_client_whose_broker_comes_back_with_tls_says_so_once_and_continues_when_it_can(
+async def test_a_client_whose_broker_comes_back_with_tls_logs_that_once_and_continues_when_it_can(
     tmp_path: Path, certificates: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(pauses, "MAX_S", 0.05)
@@ -145,7 +145,7 @@ def refused_by(broker: BrokerProcess) -> list[dict[str, Any]]:
     return broker.logged("TLS handshake failed")
 
 
-async def test_the_dashboard_logs_once_which_flag_to_see(secure: BrokerProcess) -> None:
+async def test_the_dashboard_logs_once_which_flag_to_check(secure: BrokerProcess) -> None:
     looking = DashboardLink(secure.address, user="dashboard", token=None, tls=None)
     with capture_logs() as logs, anyio.fail_after(60):
         async with anyio.create_task_group() as tasks:
@@ -205,7 +205,7 @@ def test_the_broker_and_its_dashboard_take_empty_variables_for_none(monkeypatch:
         (["--broker-tls-key", "client.key"], "--broker-tls-key: needs the certificate that it is the key to"),
     ],
 )
-def test_a_file_that_does_not_do_is_one_sentence_with_its_flag(
+def test_an_unusable_file_is_reported_in_one_sentence_with_its_flag(
     flags: list[str], sentence: str, certificates: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(certificates)
@@ -225,7 +225,7 @@ def test_a_key_with_a_pass_phrase_is_refused_without_a_prompt(certificates: Path
         TlsFiles(cert=certificates / "client.pem", key=locked).context()
 
 
-def test_the_command_line_says_which_flag_to_see(
+def test_the_command_line_names_the_flag_to_check(
     secure: BrokerProcess, plain: BrokerProcess, certificates: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for words, end in (

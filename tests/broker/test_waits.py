@@ -105,7 +105,7 @@ def test_a_hostile_line_is_refused(broker: BrokerProcess, line: str) -> None:
         assert client.stats("t")["topics"]["t"]["next"] == 0
 
 
-def test_many_publishers_that_wait_in_vain_do_not_slow_others(broker: BrokerProcess) -> None:
+def test_many_publishers_whose_wait_times_out_do_not_slow_others(broker: BrokerProcess) -> None:
     with SyncClient(broker.address) as client, ExitStack() as stack:
         client.create("vain")
         many = [stack.enter_context(Typed(broker)) for _ in range(500)]

@@ -199,7 +199,7 @@ def test_a_snapshots_document_has_its_key(tweets: Converter) -> None:
         (Fields(include=["user.id_str"], rename={"user": "author"}), "secret"),
     ],
 )
-def test_a_key_that_the_documents_do_not_have_is_no_key(fields: Fields, key: str) -> None:
+def test_a_key_that_the_documents_do_not_have_is_left_out(fields: Fields, key: str) -> None:
     converter = Converter("tweets", "cdc.db.tweets", key_path="user.id_str", fields=fields)
     document = {"_id": "9", "user": {"id_str": "secret"}, "text": "x"}
     event = converted(converter, change("insert", fullDocument=document, documentKey={"_id": "9"}))
@@ -346,7 +346,7 @@ def test_priority_grows_with_the_digits_of_the_followers(followers: int, priorit
 
 
 @pytest.mark.parametrize("followers", [None, -5, "12345", 1e6, True, []])
-def test_a_value_that_is_no_count_has_no_priority(followers: Any) -> None:
+def test_a_value_that_is_not_a_count_has_no_priority(followers: Any) -> None:
     assert priority_of(followers) == 0
 
 

@@ -146,7 +146,7 @@ def test_a_date_reads_back_as_it_was(date: datetime) -> None:
     assert datetime.fromisoformat(written) == date
 
 
-def test_bytes_that_are_no_bson_are_refused() -> None:
+def test_bytes_that_are_not_bson_are_refused() -> None:
     with pytest.raises(TypeError, match="not a BSON type: object"):
         encoder("plain")(object())
 

@@ -208,7 +208,7 @@ def test_a_rename_to_the_watched_name_ends_it_until_a_policy_is_chosen(
     assert [change["op"] for change in changes(broker)[2:]] == ["gap", "snapshot", "snapshot", "snapshot"]
 
 
-def test_a_collection_that_loses_the_watched_name_is_no_lost_history(
+def test_a_collection_that_loses_the_watched_name_is_not_a_lost_history(
     renamed: Callable[..., Publisher], broker: BrokerProcess, database: Database[dict[str, Any]]
 ) -> None:
     renamed().start()

@@ -372,7 +372,9 @@ def test_metrics(start: Start, broker: BrokerProcess, database: Mongo) -> None:
 
 
 @pytest.mark.parametrize("missing", ["mongo", "broker"])
-def test_a_missing_server_is_one_sentence(tmp_path: Path, mongo_url: str, broker: BrokerProcess, missing: str) -> None:
+def test_a_missing_server_is_reported_in_one_sentence(
+    tmp_path: Path, mongo_url: str, broker: BrokerProcess, missing: str
+) -> None:
     mongo = "mongodb://127.0.0.1:1/?replicaSet=rs0" if missing == "mongo" else mongo_url
     address = "127.0.0.1:1" if missing == "broker" else broker.address
     publisher = Publisher(tmp_path / "publisher.log", mongo, address, "db", "--connect-timeout", "500ms")
@@ -409,7 +411,7 @@ def test_a_refused_login_ends_with_the_flags_to_see(
     assert "topic tweets: unauthenticated it has users; set --broker-user" in done.stderr.splitlines()[-1]
 
 
-def test_over_tls_it_publishes_and_without_it_is_one_sentence(
+def test_over_tls_it_publishes_and_without_tls_it_ends_with_one_sentence(
     tmp_path: Path, mongo_url: str, database: Mongo, certificates: Path
 ) -> None:
     one = ["--map", "tweets=tweets"]

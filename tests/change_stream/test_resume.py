@@ -34,7 +34,7 @@ def test_a_stamp_writes_the_same_as_a_record() -> None:
     "text",
     ["", "v1", "v2/c/s/1.1/-", "v1/c/s/1/-", "v1/c/s/1.1/-/a/b", "v1/c/s/1.1/-//lost/x", "v1/c/s/x.y/-", "offset 5"],
 )
-def test_a_text_that_is_no_record_is_refused(text: str) -> None:
+def test_a_text_that_is_not_a_record_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
         ResumeRecord.parse(text)
 

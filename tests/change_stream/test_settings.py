@@ -79,7 +79,7 @@ def test_the_json_flag_has_a_short_name() -> None:
         (("--heartbeat", "5"), "is not a duration"),
     ],
 )
-def test_a_wrong_setting_is_one_sentence(flags: tuple[str, ...], sentence: str) -> None:
+def test_a_wrong_setting_is_reported_in_one_sentence(flags: tuple[str, ...], sentence: str) -> None:
     with pytest.raises(ValidationError, match=sentence):
         settings(*flags)
 
@@ -120,7 +120,7 @@ def test_a_start_is_a_time(text: str, time: Any) -> None:
         (("--before", "required"), False, {"fullDocument": "updateLookup", "fullDocumentBeforeChange": "required"}),
     ],
 )
-def test_images_are_asked_for_where_the_server_has_them(
+def test_the_source_asks_for_images_if_the_server_has_them(
     flags: tuple[str, ...], has_pre_images: bool, stage: dict[str, str]
 ) -> None:
     assert settings(*flags).stage(has_pre_images=has_pre_images) == stage

@@ -54,7 +54,7 @@ async def test_paths_are_disambiguated_where_fields_are_left_out_and_only_change
     assert "collectionUUID" in change
 
 
-async def test_without_fields_nothing_more_is_asked_for(cluster: Cluster) -> None:
+async def test_without_fields_the_source_asks_the_server_for_nothing_more(cluster: Cluster) -> None:
     database = cluster.mongo["expanded"]
     assert source(cluster, database).scope != source(cluster, database, *EXCLUDE).scope
     assert (

@@ -36,7 +36,7 @@ def web(dashboard: DashboardProcess) -> Iterator[httpx.Client]:
         ],
     ],
 )
-def test_a_foreign_name_that_points_here_is_no_way_in(web: httpx.Client, host: str, status: int) -> None:
+def test_only_requests_with_a_known_host_name_are_answered(web: httpx.Client, host: str, status: int) -> None:
     assert web.get("/", headers={"Host": host}).status_code == status
 
 
@@ -99,7 +99,7 @@ def test_without_a_broker_the_page_is_there_and_waits(web: httpx.Client) -> None
     assert "asking the broker at 127.0.0.1:9" in web.get("/").text
 
 
-def test_a_taken_port_is_one_sentence() -> None:
+def test_a_taken_port_is_reported_in_one_sentence() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         command = [sys.executable, "-m", "dashboard", "--port", port]

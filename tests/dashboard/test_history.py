@@ -28,7 +28,7 @@ def test_a_rate_is_what_came_in_the_time_between_looks() -> None:
     assert history.topic_rates()["tweets"] == [(1_002_000, 50.0), (1_004_000, 50.0), (1_006_000, 50.0)]
 
 
-def test_one_look_gives_no_rate_and_no_look_is_no_error() -> None:
+def test_one_look_gives_no_rate_and_without_a_look_there_is_no_error() -> None:
     history = History()
     assert (history.latest, history.topic_rates(), history.backlogs()) == (None, {}, {})
     history.note(1000.0, stats(tweets=5))

@@ -163,7 +163,7 @@ def test_nothing_outlives_a_demo_that_is_killed(tmp_path: Path) -> None:
         until_gone(pids)
 
 
-def test_a_taken_port_is_one_sentence_and_nothing_starts(tmp_path: Path) -> None:
+def test_a_taken_port_is_reported_in_one_sentence_and_nothing_starts(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         command = [sys.executable, "-m", "demo", "--no-spark", "--data-dir", str(tmp_path), "--broker-port", str(port)]
@@ -174,7 +174,7 @@ def test_a_taken_port_is_one_sentence_and_nothing_starts(tmp_path: Path) -> None
     assert not (tmp_path / "logs").exists()
 
 
-def test_without_java_it_says_how_to_go_without_spark(tmp_path: Path) -> None:
+def test_without_java_it_says_how_to_run_without_spark(tmp_path: Path) -> None:
     env = {**os.environ, "PATH": str(tmp_path), "JAVA_HOME": ""}
     command = [sys.executable, "-m", "demo", "--free-ports", "--data-dir", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False, cwd=ROOT, env=env)

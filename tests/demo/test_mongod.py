@@ -52,13 +52,13 @@ def test_data_that_moves_to_another_port_is_the_same_set(tmp_path: Path) -> None
         assert count(running.url) == 1
 
 
-def test_a_given_port_is_used_and_a_taken_one_is_one_sentence(tmp_path: Path, one: ReplicaSet) -> None:
+def test_a_given_port_is_used_and_a_taken_one_is_reported_in_one_sentence(tmp_path: Path, one: ReplicaSet) -> None:
     port = one.members[0].port
     with pytest.raises(StartError, match=f"port {port} on 127.0.0.1 is in use"):
         ReplicaSet(tmp_path / "other", ports=[port]).members[0].start()
 
 
-def test_data_in_use_is_one_sentence(one: ReplicaSet) -> None:
+def test_data_in_use_is_reported_in_one_sentence(one: ReplicaSet) -> None:
     again = Member(one.members[0].data_dir, port=free_port())
     with pytest.raises(StartError, match="another mongod uses"):
         again.start()
@@ -100,7 +100,9 @@ def test_mongo_url_names_the_server_to_use(monkeypatch: pytest.MonkeyPatch, tmp_
     assert not (tmp_path / "unused").exists()
 
 
-def test_a_mongo_url_that_does_not_answer_is_one_sentence(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_mongo_url_that_does_not_answer_is_reported_in_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setenv("MONGO_URL", "mongodb://127.0.0.1:1/?serverSelectionTimeoutMS=100")
     with pytest.raises(StartError, match="no MongoDB answers at MONGO_URL"), mongodb(tmp_path):
         pass

@@ -34,12 +34,12 @@ def test_a_taken_port_is_named_with_its_user_and_its_flag(taken: int) -> None:
         claim([Port(taken, "the broker", "--broker-port")])
 
 
-def test_all_taken_ports_come_in_one_sentence(taken: int) -> None:
+def test_all_taken_ports_are_reported_in_one_sentence(taken: int) -> None:
     with pytest.raises(StartError, match=r"for the broker .*; port .* for its metrics"):
         claim([Port(taken, "the broker", "--broker-port"), Port(taken, "its metrics", "--broker-metrics-port")])
 
 
-def test_one_port_for_two_is_refused() -> None:
+def test_two_programs_with_the_same_port_are_refused() -> None:
     (number,) = claim([Port(0, "a", "--a")])
     with pytest.raises(StartError, match="for b is in use"):
         claim([Port(number, "a", "--a"), Port(number, "b", "--b")])

@@ -46,7 +46,7 @@ def names_as(member: str, login: str) -> list[str]:
         return client.list_database_names()
 
 
-def test_it_has_one_user_and_no_other_may_read(member: str) -> None:
+def test_the_replica_set_has_one_user_and_no_other_may_read(member: str) -> None:
     first = make(member, "right")
     assert first.returncode == 0, first.stderr
     assert "admin" in names_as(member, "tweetwire:right@")

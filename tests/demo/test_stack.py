@@ -43,7 +43,7 @@ def test_all_programs_are_there_and_need_only_each_other(tmp_path: Path) -> None
     assert {need for program in all_programs.values() for need in program.needs} <= set(all_programs)
 
 
-def test_nothing_is_inserted_before_the_change_stream_looks(tmp_path: Path) -> None:
+def test_nothing_is_inserted_before_the_change_stream_watches(tmp_path: Path) -> None:
     assert "change_stream" in programs(settings(tmp_path))["sse_ingest"].needs
 
 

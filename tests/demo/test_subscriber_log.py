@@ -25,7 +25,7 @@ def append(path: Path, text: str) -> None:
         log.write(text)
 
 
-def test_before_there_is_a_log_everything_is_nothing(path: Path) -> None:
+def test_without_a_log_all_figures_are_zero(path: Path) -> None:
     log = SubscriberLog(path)
     log.read()
     assert log.last is None

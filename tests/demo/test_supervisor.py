@@ -51,7 +51,7 @@ async def test_a_program_is_ready_by_its_log_and_ends_in_order(tmp_path: Path) -
     assert supervisor["thing"].restarts == 0
 
 
-async def test_a_program_starts_only_when_what_it_needs_is_ready(tmp_path: Path) -> None:
+async def test_a_program_starts_only_when_the_programs_that_it_needs_are_ready(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     slow = program(
         "slow",
@@ -108,7 +108,7 @@ async def test_a_crash_is_a_restart_without_an_explanation(tmp_path: Path) -> No
         assert not child.deaths[0].is_explained
 
 
-async def test_a_program_that_cannot_start_says_why_and_ends_the_others(tmp_path: Path) -> None:
+async def test_a_program_that_cannot_start_logs_the_reason_and_ends_the_others(tmp_path: Path) -> None:
     refuses = program(
         "late", 'import sys; print("port 8000 is in use", file=sys.stderr); sys.exit(2)', needs=("thing",)
     )
@@ -153,7 +153,7 @@ async def test_a_program_that_does_not_end_in_time_is_killed_with_its_children(t
     await until_async(lambda: not is_alive(grandchild))
 
 
-async def test_it_is_prepared_before_it_counts_as_ready(tmp_path: Path) -> None:
+async def test_a_program_is_prepared_before_it_counts_as_ready(tmp_path: Path) -> None:
     prepared: list[str] = []
     thing = program("thing", SERVES, prepare=lambda: prepared.append("yes"))
     async with supervised([thing], tmp_path) as supervisor:

@@ -84,7 +84,7 @@ async def test_the_view_of_the_whole_stack_fits_80_columns_and_24_lines(tmp_path
     assert "41,000,000" in text
 
 
-def test_the_closing_table_says_what_is_wrong() -> None:
+def test_the_closing_table_shows_the_faults() -> None:
     rows = [
         CheckRow(what="tweets", wanted=1000, found=1000),
         CheckRow(what="users", wanted=7, found=6, faults="1 missing"),
@@ -95,7 +95,7 @@ def test_the_closing_table_says_what_is_wrong() -> None:
     assert "WRONG 1 missing" in wrong
 
 
-async def test_without_a_terminal_each_news_is_a_line(
+async def test_without_a_terminal_each_change_is_a_line(
     supervisor: Supervisor, observer: Observer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with showing(supervisor, Console(file=io.StringIO())) as view:

@@ -74,7 +74,7 @@ def test_every_variable_of_a_service_is_a_setting_of_its_program(service: str, m
             assert found == json.loads(value)
 
 
-def test_with_tls_each_client_of_the_broker_knows_whom_to_trust() -> None:
+def test_with_tls_each_client_of_the_broker_has_the_authority_to_trust() -> None:
     clients = {name: kind for name, kind in SETTINGS.items() if "broker" in kind.model_fields}
     for name, settings_type in clients.items():
         (variable,) = TLS[name]["environment"]
@@ -84,7 +84,7 @@ def test_with_tls_each_client_of_the_broker_knows_whom_to_trust() -> None:
     assert {name for name, service in TLS.items() if "environment" in service} == {*clients, "message_broker"}
 
 
-def test_with_tls_all_who_use_its_files_have_them() -> None:
+def test_with_tls_every_service_that_uses_the_files_has_them() -> None:
     assert TLS.keys() <= SERVICES.keys()
     for service in TLS.values():
         (volume,) = service["volumes"]
@@ -170,7 +170,7 @@ def test_every_program_is_kept_within_bounds() -> None:
         assert (service["read_only"], service["cap_drop"]) == (True, ["ALL"]), name
 
 
-def test_ports_are_published_on_this_machine_alone_and_none_twice() -> None:
+def test_ports_are_published_only_on_this_machine_and_none_twice() -> None:
     published = [resolved(port) for service in SERVICES.values() for port in service.get("ports", [])]
     assert all(port.startswith("127.0.0.1:") for port in published)
     assert len({port.split(":")[1] for port in published}) == len(published)

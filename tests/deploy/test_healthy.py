@@ -33,7 +33,7 @@ def test_a_program_that_serves_is_healthy(metrics_port: int) -> None:
     assert healthy(metrics_port, "/metrics", "tweetwire_broker_connections", "tweetwire_broker_log_bytes=0") == (0, "")
 
 
-def test_a_metric_that_is_missing_or_too_low_is_said(metrics_port: int) -> None:
+def test_a_metric_that_is_missing_or_too_low_is_reported(metrics_port: int) -> None:
     assert healthy(metrics_port, "/metrics", "tweetwire_broker_nothing") == (1, "there is no tweetwire_broker_nothing")
     low = healthy(metrics_port, "/metrics", "tweetwire_broker_connections", "tweetwire_broker_log_bytes=1")
     assert low == (1, "tweetwire_broker_log_bytes is 0")

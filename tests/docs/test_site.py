@@ -42,7 +42,7 @@ def test_no_page_of_the_site_loads_anything_from_the_internet(site: Path) -> Non
         assert "url(http" not in sheet.read_text().replace(" ", ""), sheet
 
 
-def test_generated_parts_stand_in_the_site(site: Path) -> None:
+def test_generated_parts_are_in_the_site(site: Path) -> None:
     assert "TWEETWIRE_BROKER_DATA_DIR" in (site / "reference" / "settings.html").read_text()
     assert "another broker uses" in (site / "reference" / "errors.html").read_text()
     assert "Subscription" in (site / "reference" / "python-api.html").read_text()

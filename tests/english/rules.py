@@ -58,6 +58,23 @@ _IDIOMS = [
     _idiom(r"\bsave (?:that|for|where|when|in)\b", "write 'except'"),
     _idiom(r"\bbef(?:alls?|ell)\b", "write 'happens to'"),
     _idiom(r"(?<!there )\b(?:is|are|was|were) (?-i:none)\b(?! of\b)", "write 'is not a …'"),
+    _idiom(
+        r"(?<!there )\b(?:is|are|was|were) no (?!(?:longer|more|less|later|older|newer|earlier|sooner)\b)",
+        "write 'is not a …'",
+    ),
+    _idiom(r"\ball the same(?=$|[.,;:)]| (?:and|but|if|until|when)\b)", "write 'still'"),
+    _idiom(r"\bfor good\b(?! reasons?\b)", "write 'forever' or 'finally'"),
+    _idiom(r"\b(?:all but|nothing but|last but one)\b", "write 'all except', 'only' or 'second-last'"),
+    _idiom(
+        r"\b(?:is|are|was|were|be|been) (?:asked|looked|waited) for\b", "name the program that asks, looks or waits"
+    ),
+    _idiom(r"\b(?:shall|ought to)\b", "write 'must', 'has to' or 'should'"),
+    _idiom(
+        r"\b(?:albeit|amid|hence|henceforth|thereby|whereby|whilst|wholly)\b|\bin vain\b",
+        "use a common word: 'so', 'by this', 'during', 'completely', 'without success'",
+    ),
+    _idiom(r"\balike(?=$|[.,;:)]| \()", "write 'both', 'in the same way' or 'the same …'"),
+    _idiom(r"(?<!message )(?<!text )(?<!CODE )\b(?:is|are) one sentence\b", "write 'is reported in one sentence'"),
     _idiom(r"\b(?:lest|wherein|thereof|whence|thence|therein)\b", "use a word of today"),
     _idiom(
         r"\b(?:not|never) (?:\w+ )?(?:nobody|nothing|nowhere)\b|\bnot without\b",

@@ -117,6 +117,17 @@ def test_a_passage_with_an_allow_mark_is_not_checked(tmp_path: Path) -> None:
         "It waits for the other one's reply.",
         "Return made-up names.",
         "Raises as `ask`.",
+        "A payload that is no object.",
+        "The event is stored all the same, and delivered.",
+        "The name is lost for good.",
+        "Return all but the last.",
+        "Nothing but the code is shown.",
+        "A slow command is waited for.",
+        "The program shall end.",
+        "Copies the folder wholly.",
+        "The broker retries in vain.",
+        "Flags and documents alike: both count.",
+        "A wrong setting is one sentence.",
     ],
 )
 def test_an_idiom_is_a_fault(text: str) -> None:
@@ -138,6 +149,12 @@ def test_an_idiom_is_a_fault(text: str) -> None:
         "A file that is not there changes nothing.",
         "Save the file.",
         "It is one that works.",
+        "There is no topic, and it is no longer needed.",
+        "The state is no newer than the lines.",
+        "All the same words.",
+        "For good reasons.",
+        "The message is one sentence.",
+        "It waits for the broker, and looked at it.",
     ],
 )
 def test_plain_sentences_pass(text: str) -> None:

@@ -159,7 +159,7 @@ def test_replay_to_duckdb_answers_sql_over_all_stored_events(broker: StartedBrok
     assert f"sum {sum(range(1500))} of 1500" in output
 
 
-def test_bridge_by_handler_repeats_what_the_other_system_refused(broker: StartedBroker, tmp_path: Path) -> None:
+def test_bridge_by_handler_repeats_events_that_the_other_system_refused(broker: StartedBroker, tmp_path: Path) -> None:
     received: list[tuple[str, Any]] = []
 
     class Endpoint(BaseHTTPRequestHandler):

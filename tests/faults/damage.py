@@ -73,7 +73,7 @@ async def bit_flips(recording: Recording, count: int, dice: Random, tell: Callab
 async def truncations(
     recording: Recording, each: int, dice: Random, tell: Callable[[], None], shares: Sequence[float] = PLACES
 ) -> AsyncIterator[Verdict]:
-    """Cut each file to `each` lengths: none, all but a byte, and others."""
+    """Cut each file to `each` different lengths: to nothing, by one byte, and others."""
     for chosen in [Folder(recording, share) for share in shares]:
         for name, content in chosen.files.items():
             for length in {0, max(0, len(content) - 1), *(dice.randint(0, len(content)) for _ in range(each - 2))}:

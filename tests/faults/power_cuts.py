@@ -49,7 +49,7 @@ async def power_cuts(
             disk.write(files, folder)
             name = f"{how} after call {place}"
             if dice.random() < TWICE:
-                name += " and again amid the start"
+                name += " and again during the start"
                 await _cut_again(folder, files, recording.ledger, place, dice)
             yield await judge(folder, recording.ledger, place, name=name)
         tell()

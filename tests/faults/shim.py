@@ -156,7 +156,7 @@ class Shim:
 
     def _sync(self, which: str) -> Callable[[int], None]:
         def sync(file: int) -> None:
-            # Only the record is locked, since a sync may take long. It does not cover writes of other threads during it.
+            # Lock only the record, since a sync may take long. The sync covers no write that another thread makes meanwhile.
             with self._lock:
                 known = self._open.get(file)
                 if known is not None:

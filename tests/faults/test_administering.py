@@ -1,7 +1,7 @@
 """Kill a real broker in the middle of a drop, a purge or a seek, and compare it with a model after each start.
 
-A confirmed command took effect. An unconfirmed one took effect wholly or not at all. Events of another topic, published at
-the same moment, are lost only if they were not confirmed, and no purged event comes back.
+A confirmed command took effect. An unconfirmed one took effect completely or not at all. Events of another topic,
+published at the same moment, are lost only if they were not confirmed, and no purged event comes back.
 """
 
 import json
@@ -198,7 +198,7 @@ def kill_amid(broker: BrokerProcess, model: Model, line: str, dice: Random) -> b
 
 
 @pytest.mark.timeout(1800)
-def test_a_broker_killed_amid_a_drop_a_purge_or_a_seek_did_it_wholly_or_not_at_all(tmp_path: Path) -> None:
+def test_a_broker_killed_during_a_drop_a_purge_or_a_seek_did_it_completely_or_not_at_all(tmp_path: Path) -> None:
     dice = Random(os.environ.get("TWEETWIRE_TEST_SEED", "1"))
     model, confirmed = Model(dice), 0
     with BrokerProcess(tmp_path / "broker", "--topic", BESIDE, *FLAGS) as broker:

@@ -63,7 +63,7 @@ async def test_after_power_cuts_all_that_was_confirmed_is_there_once() -> None:
     assert_clean(total)
 
 
-async def test_a_broker_that_confirms_before_the_disk_has_it_would_be_found_out() -> None:
+async def test_a_broker_that_confirms_before_the_disk_has_the_event_would_be_detected() -> None:
     dice, total = Random(2), Verdict()
     recording = await recorded(dice)
     # Repeat the run on a disk that ignores each sync of a log.
@@ -73,7 +73,7 @@ async def test_a_broker_that_confirms_before_the_disk_has_it_would_be_found_out(
     assert total.lost > 0
 
 
-async def test_a_flipped_bit_takes_what_it_hit_and_is_reported() -> None:
+async def test_a_flipped_bit_affects_only_its_own_event_and_is_reported() -> None:
     dice, total = Random(3), Verdict()
     async for verdict in bit_flips(await recorded(dice), 30, dice, nothing):
         total += verdict
@@ -89,7 +89,7 @@ async def test_files_cut_to_any_length_never_stop_a_start() -> None:
     assert_clean(total)
 
 
-async def test_calls_that_fail_refuse_what_they_held_and_all_of_it_is_stored_in_the_end() -> None:
+async def test_events_of_failed_calls_are_refused_and_all_of_them_are_stored_in_the_end() -> None:
     total = Verdict()
     async for verdict in failing_calls(len(KINDS), Random(5), nothing, 60):
         total += verdict

@@ -45,7 +45,7 @@ async def publish_until_refused(peer: Peer) -> int:
         confirmed += 1
 
 
-async def test_on_a_full_disk_acks_are_kept_and_publishing_comes_back_by_itself() -> None:
+async def test_on_a_full_disk_acks_are_kept_and_publishing_resumes_by_itself() -> None:
     with memory_folder() as folder:
         disk = SmallDisk(folder / "broker", RESERVE + (40 << 10))
         async with small_files():
@@ -89,7 +89,9 @@ COMMENTS = 3000
 KEPT_ELSEWHERE = ("describe t x", "schema t none", "retain t age=1d", "checkpoint t p x", "forget t p")
 
 
-async def test_on_a_full_disk_what_can_be_refused_is_and_memory_does_not_grow(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_full_disk_refuses_everything_that_can_be_refused_and_memory_does_not_grow(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(keeper, "UNTAKEN_BYTES_MAX", 100_000)
     dropped: list[int] = []
     drop = Journal.drop_untaken
@@ -167,7 +169,7 @@ def test_a_reserve_is_taken_given_back_and_taken_again(tmp_path: Path) -> None:
     assert reserve.path.exists()
 
 
-def test_an_error_other_than_a_full_disk_spends_nothing(tmp_path: Path) -> None:
+def test_an_error_other_than_a_full_disk_does_not_use_the_reserve(tmp_path: Path) -> None:
     reserve = Reserve(tmp_path / "RESERVE", 4096)
     reserve.take()
 

@@ -17,7 +17,7 @@ BOUND_BYTES = 20 << 20
 IDLE_S = float(os.environ.get("TWEETWIRE_TEST_IDLE", "3"))
 
 
-def test_one_event_nacked_repeatedly(tmp_path: Path) -> None:
+def test_one_event_that_is_nacked_repeatedly_does_not_make_files_grow(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data", "--reserve-bytes", "1MiB") as broker:
         with closing(connect(broker.port)) as connection, connection.makefile("rb") as lines:
             connection.sendall(b'hello nacker quiet\nsub t as=s strikes=none create\npub t {"id":"1","msg":1}\n')

@@ -167,7 +167,7 @@ def refused(*flags: str, **environment: str) -> str:
     return done.stderr.strip().splitlines()[-1]
 
 
-def test_without_a_broker_it_says_so() -> None:
+def test_without_a_broker_the_program_reports_that() -> None:
     assert "no broker answers at 127.0.0.1:1" in refused("--broker", "127.0.0.1:1")
 
 

@@ -23,7 +23,7 @@ def counts_of(path: Path, stored: dict[str, int]) -> HashtagCounts:
     return counts
 
 
-def test_the_most_frequent_come_first_and_ties_in_the_alphabets_order(tmp_path: Path) -> None:
+def test_the_most_frequent_come_first_and_ties_are_in_alphabetical_order(tmp_path: Path) -> None:
     counts = counts_of(tmp_path / "new" / "hashtags.json", {"b": 1})
     counts.add_hashtags(["c", "a", "c", "日本"])
     counts.write()
@@ -33,7 +33,7 @@ def test_the_most_frequent_come_first_and_ties_in_the_alphabets_order(tmp_path: 
     assert counts.top(1) == [("c", 2)]
 
 
-def test_nothing_new_is_not_written_again(tmp_path: Path) -> None:
+def test_an_unchanged_file_is_not_written_again(tmp_path: Path) -> None:
     path = tmp_path / "hashtags.json"
     counts = counts_of(path, {"a": 1})
     counts.write()
@@ -80,7 +80,7 @@ def test_the_file_stays_unchanged_until_the_stored_tweets_are_counted(tmp_path: 
 
 
 @pytest.mark.parametrize("name", ["", "a-file/hashtags.json"])
-def test_a_file_that_cannot_be_written_is_one_sentence_at_the_start(tmp_path: Path, name: str) -> None:
+def test_a_file_that_cannot_be_written_is_reported_in_one_sentence_at_the_start(tmp_path: Path, name: str) -> None:
     (tmp_path / "a-file").touch()
     with pytest.raises(StartError, match=r"cannot write .*; choose another: --hashtags-file"):
         HashtagCounts(tmp_path / name).check()
@@ -89,7 +89,7 @@ def test_a_file_that_cannot_be_written_is_one_sentence_at_the_start(tmp_path: Pa
 
 
 @pytest.mark.anyio
-async def test_a_file_that_takes_long_is_written_sometimes_and_at_the_end(
+async def test_a_slow_write_of_the_file_happens_rarely_and_at_the_end(
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     counts = counts_of(tmp_path / "hashtags.json", {"a": 1})

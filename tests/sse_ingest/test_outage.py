@@ -81,7 +81,7 @@ def test_mongodb_killed_under_load_loses_and_doubles_nothing(tmp_path: Path) -> 
         assert len(program.logged("MongoDB accepts batches again")) == 1
 
 
-def test_stopped_while_mongodb_is_away_it_ends_in_time_and_says_what_is_not_written(tmp_path: Path) -> None:
+def test_stopped_while_mongodb_is_away_it_ends_in_time_and_reports_the_unwritten_events(tmp_path: Path) -> None:
     flags = ("--autostart", "--mongo-timeout", "1s", "--stop-within", "1500ms", "--flush-every", "200ms")
     with ReplicaSet(tmp_path / "mongod") as mongod, MongoClient[dict[str, Any]](mongod.url, tz_aware=True) as client:
         database = client["ingest"]
@@ -101,7 +101,7 @@ def test_stopped_while_mongodb_is_away_it_ends_in_time_and_says_what_is_not_writ
             assert_counts_are_exact(database)
 
 
-def test_a_mongod_that_hangs_is_waited_for(tmp_path: Path) -> None:
+def test_the_ingester_waits_for_a_mongod_that_hangs(tmp_path: Path) -> None:
     flags = ("--autostart", "--mongo-timeout", "1s", "--flush-every", "200ms")
     with ReplicaSet(tmp_path / "mongod") as mongod, MongoClient[dict[str, Any]](mongod.url, tz_aware=True) as client:
         database = client["ingest"]

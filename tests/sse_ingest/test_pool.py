@@ -81,7 +81,7 @@ async def test_every_event_is_delivered_once() -> None:
     assert delivered.rejected == []
 
 
-async def test_a_panic_costs_its_worker_and_itself_and_nothing_else() -> None:
+async def test_a_panic_message_ends_its_worker_and_loses_no_other_event() -> None:
     delivered = Delivered()
     async with running(PoolSize(2, 2), delivered) as (pool, inbox):
         for number in range(1, 301):
@@ -91,7 +91,7 @@ async def test_a_panic_costs_its_worker_and_itself_and_nothing_else() -> None:
     assert (pool.panics, pool.crashes) == (10, 0)
 
 
-async def test_an_unforeseen_exception_kills_too_and_says_where() -> None:
+async def test_an_unexpected_exception_ends_the_worker_and_is_reported_with_its_place() -> None:
     delivered = Delivered()
     broken = WorkerJob("no such shape", "", "test")  # type: ignore[arg-type]
     async with running(PoolSize(1, 1), delivered, broken) as (pool, inbox):
@@ -143,7 +143,7 @@ async def test_a_worker_that_hangs_is_replaced_and_the_culprit_found() -> None:
     assert pool.crashes == 1
 
 
-async def test_a_process_that_cannot_be_had_is_tried_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_process_that_cannot_be_started_is_retried(monkeypatch: pytest.MonkeyPatch) -> None:
     delivered = Delivered()
     fork, refused = process._fork, iter([BlockingIOError(11, "Resource temporarily unavailable")])
 
@@ -236,7 +236,7 @@ async def test_a_pool_that_ends_in_the_moment_in_which_its_scaling_wakes_up_ends
     assert (delivered.tweets, pool.workers) == (["1"], 0)
 
 
-async def test_workers_that_may_leave_in_the_same_moment_leave_one_behind() -> None:
+async def test_surplus_workers_that_may_end_at_the_same_moment_leave_one_worker() -> None:
     delivered = Delivered()
     async with running(PoolSize(2, 2), delivered) as (pool, inbox):
         await until_async(lambda: len(pool._idle) == 2)

@@ -127,7 +127,7 @@ def test_a_file_that_is_read_twice_is_stored_once_and_accounted_for(
         *recorded("rtp-server/stream.sse", 7, 2),
     ],
 )
-def test_every_line_of_a_file_is_accounted_for_and_rejects_say_why(
+def test_every_line_of_a_file_is_accounted_for_and_rejected_ones_have_a_reason(
     tmp_path: Path, mongo_url: str, database: Database[dict[str, Any]], path: Path, read: int, rejected: int
 ) -> None:
     with ingester(tmp_path, mongo_url, database, "--source", f"replay:{path}", "--until-end") as program:
@@ -165,7 +165,7 @@ def test_bad_input_is_kept_and_stops_nothing(
     }
 
 
-def test_people_start_watch_and_stop_it_several_at_once(
+def test_several_people_at_once_start_watch_and_stop_it(
     tmp_path: Path, mongo_url: str, database: Database[dict[str, Any]]
 ) -> None:
     flags = ("--workers-min", 1, "--flush-every", "200ms")
@@ -199,7 +199,7 @@ def test_people_start_watch_and_stop_it_several_at_once(
         balance(program)
 
 
-def test_a_tweet_is_stored_within_the_flush_time_also_when_few_come(
+def test_a_tweet_is_stored_within_the_flush_time_also_when_few_arrive(
     tmp_path: Path, mongo_url: str, database: Database[dict[str, Any]]
 ) -> None:
     with (
@@ -217,7 +217,7 @@ def reports_of_work(client: SyncClient) -> list[dict[str, Any]]:
     return [report for report in reports if report["worker_ms"]["p75"] is not None and report["events"]["stored"]]
 
 
-def test_statistics_reach_the_broker_also_when_it_comes_late(
+def test_statistics_reach_the_broker_also_when_it_starts_late(
     tmp_path: Path, mongo_url: str, database: Database[dict[str, Any]], broker: BrokerProcess
 ) -> None:
     broker.kill()
@@ -261,7 +261,7 @@ for flags in json.load(sys.stdin):
 """
 
 
-def test_an_error_at_the_start_is_one_sentence(tmp_path: Path, mongo_url: str) -> None:
+def test_an_error_at_the_start_is_reported_in_one_sentence(tmp_path: Path, mongo_url: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         wikimedia = ["--source", "wikimedia"]
@@ -350,7 +350,7 @@ def test_the_lexicon_scorer_takes_the_servers_word_list(
         (response("404 Not Found"), "404"),
     ],
 )
-async def test_a_word_list_that_is_too_large_or_cannot_be_had_is_one_sentence(
+async def test_a_word_list_that_is_too_large_or_cannot_be_had_is_reported_in_one_sentence(
     answer: bytes, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(serve_module, "WORD_LIST_BYTES_MAX", 1000)
@@ -429,7 +429,7 @@ def test_a_source_with_ids_continues_after_the_last_stored_event_also_after_a_re
     assert position["last_event_id"] == '[{"offset":59}]'
 
 
-def test_a_server_that_does_not_know_our_last_id_is_read_from_where_it_is(
+def test_a_server_that_does_not_know_our_last_id_is_read_from_its_newest_events(
     tmp_path: Path, mongo_url: str, database: Database[dict[str, Any]]
 ) -> None:
     database.positions.insert_one({"_id": "wikimedia", "last_event_id": "long ago"})
@@ -472,7 +472,7 @@ def test_mastodon_and_wikimedia_streams_are_stored(
     assert_counts_are_exact(database)
 
 
-def test_an_invalid_source_fails_alone_and_logs_a_reason(
+def test_only_an_invalid_source_fails_and_it_logs_a_reason(
     tmp_path: Path, mongo_url: str, database: Database[dict[str, Any]]
 ) -> None:
     path = write_lines(tmp_path / "lines.jsonl", [status(1)])

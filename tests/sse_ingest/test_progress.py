@@ -23,7 +23,7 @@ def test_the_position_follows_the_oldest_unsettled_event() -> None:
     assert progress.position == "3"
 
 
-def test_an_event_that_was_not_let_in_holds_nothing_up() -> None:
+def test_an_event_that_was_not_admitted_holds_nothing_up() -> None:
     progress = Progress()
     first, second = progress.begin("1"), progress.begin("2")
     progress.withdraw(second)
@@ -33,7 +33,7 @@ def test_an_event_that_was_not_let_in_holds_nothing_up() -> None:
     assert progress.position == "3"
 
 
-def test_an_event_is_taken_back_also_where_others_were_noted_meanwhile() -> None:
+def test_an_event_can_be_withdrawn_after_others_were_registered() -> None:
     progress = Progress()
     first, second = progress.begin("1"), progress.begin("2")
     progress.withdraw(first)
@@ -41,7 +41,7 @@ def test_an_event_is_taken_back_also_where_others_were_noted_meanwhile() -> None
     assert progress.position == "2"
 
 
-def test_events_without_ids_are_not_followed() -> None:
+def test_events_without_ids_are_not_tracked() -> None:
     progress = Progress("5")
     assert progress.begin("") == UNTRACKED
     progress.expect(UNTRACKED, 3)

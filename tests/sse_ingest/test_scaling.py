@@ -40,7 +40,7 @@ def test_a_pool_shrinks_by_one_at_a_time_and_grows_at_once() -> None:
     st.floats(0, 1),
     st.tuples(st.integers(1, 64), st.integers(1, 8), st.integers(8, 64)),
 )
-def test_it_stays_between_its_bounds_and_more_load_never_wants_fewer(
+def test_the_number_of_workers_stays_between_its_bounds_and_never_falls_with_more_load(
     arrival: float, queued: int, seconds: float, sizes: tuple[int, int, int]
 ) -> None:
     workers, least, most = sizes

@@ -13,7 +13,7 @@ def test_the_nearest_rank() -> None:
 
 
 @given(st.lists(st.floats(0, 1e3), min_size=1), st.sampled_from([75, 85, 95]))
-def test_at_least_that_share_of_the_values_is_not_above_it(values: list[float], share: int) -> None:
+def test_at_least_the_given_share_of_the_values_is_not_above_the_percentile(values: list[float], share: int) -> None:
     found = percentile(sorted(values), share)
     assert found in values
     assert sum(value <= found for value in values) * 100 >= share * len(values)

@@ -123,7 +123,7 @@ async def test_two_ingesters_with_the_same_tweets_at_once_count_each_once(
     assert_counts_are_exact(database)
 
 
-async def test_a_batch_that_meets_others_repeatedly_is_written_in_parts(
+async def test_a_batch_that_conflicts_repeatedly_is_written_in_parts(
     store: Store, database: Database[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(store_module, "CONFLICTS_MAX", 2)
@@ -143,7 +143,7 @@ async def test_a_batch_that_meets_others_repeatedly_is_written_in_parts(
     assert_counts_are_exact(database)
 
 
-async def test_a_batch_that_is_more_than_mongodb_takes_at_once_is_written_in_parts(
+async def test_a_batch_that_exceeds_mongodbs_limits_is_written_in_parts(
     store: Store, database: Database[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes: list[int] = []
@@ -164,7 +164,7 @@ async def test_a_batch_that_is_more_than_mongodb_takes_at_once_is_written_in_par
     assert_counts_are_exact(database)
 
 
-async def test_a_batch_that_is_settled_stays_nowhere_until_python_looks_for_cycles(store: Store) -> None:
+async def test_a_settled_batch_is_freed_without_a_garbage_collection(store: Store) -> None:
     gc.collect()
     gc.disable()
     try:
@@ -242,7 +242,7 @@ def failing_mongod(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MongoCl
         {"writeConcernError": {"code": 64, "errmsg": "waiting for replication timed out"}},
     ],
 )
-async def test_a_commit_that_fails_repeatedly_is_asked_for_again_and_nothing_waits_for_its_transaction(
+async def test_a_commit_that_fails_repeatedly_is_sent_again_and_nothing_waits_for_its_transaction(
     failing_mongod: MongoClient[dict[str, Any]], failure: dict[str, Any], times: int
 ) -> None:
     host, port = failing_mongod.address or ("", 0)
@@ -268,7 +268,7 @@ async def test_a_commit_that_fails_repeatedly_is_asked_for_again_and_nothing_wai
 
 @pytest.mark.stack
 @pytest.mark.timeout(120)
-async def test_a_batch_that_is_cancelled_behind_a_failed_commit_leaves_nothing_locked(
+async def test_a_batch_that_is_cancelled_after_a_failed_commit_leaves_nothing_locked(
     failing_mongod: MongoClient[dict[str, Any]],
 ) -> None:
     host, port = failing_mongod.address or ("", 0)
@@ -364,7 +364,7 @@ async def test_hashtags_are_counted_from_stored_tweets(store: Store) -> None:
     assert await store.hashtags(before - timedelta(seconds=1)) == {}
 
 
-async def test_an_invalid_address_is_one_sentence() -> None:
+async def test_an_invalid_address_is_reported_in_one_sentence() -> None:
     for address in ("http://somewhere", "mongodb://someone:pass/word@host:x"):
         with pytest.raises(StartError, match="is not a MongoDB address") as raised:
             await Store.open(address, "db", 0.3)

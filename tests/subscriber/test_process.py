@@ -94,7 +94,7 @@ def figures(report: dict[str, Any], *names: str) -> list[Sequence[Any]]:
     return [tuple(topic[name] for name in names) for topic in report["topics"]]
 
 
-def test_it_acks_everything_and_reports_it(broker: BrokerProcess) -> None:
+def test_the_subscriber_acks_all_events_and_reports_them(broker: BrokerProcess) -> None:
     publish(broker, 5000)
     publish(broker, 1000, topic="u")
     status, report = run(broker, "--topic", "t", "--topic", "u", "--as", "s", "--from", "earliest", "--count", "6000")
@@ -137,7 +137,7 @@ def test_without_a_name_each_connection_has_all_events_from_then_on(broker: Brok
     assert len({topic["subscription"] for topic in report["topics"]}) == 2
 
 
-def test_a_stop_gives_back_what_is_not_acked_and_calls_it_pending(broker: BrokerProcess) -> None:
+def test_a_stop_returns_unacked_events_and_reports_them_as_pending(broker: BrokerProcess) -> None:
     publish(broker, 2000)
     flags = ("--topic", "t", "--as", "s", "--from", "earliest", "--prefetch", "20", "--delay", "5ms")
     with running(broker, *flags) as subscriber:
@@ -162,8 +162,8 @@ def test_a_killed_broker_loses_and_doubles_nothing(broker: BrokerProcess) -> Non
     assert status == 0
 
 
-def test_events_that_the_broker_regards_as_done_but_never_came_are_lost(broker: BrokerProcess) -> None:
-    # They take longer than the first report of a busy machine does.
+def test_events_that_the_broker_regards_as_done_but_never_delivered_are_lost(broker: BrokerProcess) -> None:
+    # The events take longer than a busy machine needs until the first report.
     publish(broker, 1000, priorities=1)
     flags = ("--topic", "t", "--as", "s", "--from", "earliest", "--prefetch", "1", "--delay", "50ms")
     with running(broker, *flags) as subscriber:
@@ -184,7 +184,7 @@ def end_and_subscribe_anew(broker: BrokerProcess) -> None:
         client.subscribe("t", as_="s")
 
 
-def test_a_broker_that_forgot_its_subscriptions_doubles(broker: BrokerProcess) -> None:
+def test_events_of_a_broker_that_forgot_its_subscriptions_are_reported_as_doubled(broker: BrokerProcess) -> None:
     publish(broker, 500)
     with running(broker, "--topic", "t", "--as", "s", "--from", "earliest") as subscriber:
         subscriber.report_once(500)
@@ -198,7 +198,7 @@ def test_a_broker_that_forgot_its_subscriptions_doubles(broker: BrokerProcess) -
     assert figures(report, "received", "doubled") == [(500, 500)]
 
 
-def test_metrics_tell_the_same_as_the_report(broker: BrokerProcess) -> None:
+def test_metrics_have_the_figures_of_the_report(broker: BrokerProcess) -> None:
     publish(broker, 300)
     port = free_port()
     with running(broker, "--topic", "t", "--as", "s", "--from", "earliest", "--metrics-port", str(port)) as subscriber:
@@ -218,7 +218,7 @@ def test_metrics_tell_the_same_as_the_report(broker: BrokerProcess) -> None:
         (("--topic", "t", "--as", "s", "--from", "yesterday"), "the broker refuses the subscription to t"),
     ],
 )
-def test_a_failed_start_is_one_sentence_and_status_2(
+def test_a_failed_start_is_reported_in_one_sentence_with_status_2(
     broker: BrokerProcess, flags: tuple[str, ...], sentence: str
 ) -> None:
     done = subprocess.run(

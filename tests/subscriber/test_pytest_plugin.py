@@ -49,7 +49,7 @@ def test_a_broker_that_cannot_start_is_reported_with_its_log(tmp_path: Path) -> 
         pass
 
 
-def test_it_ends_with_the_block(tmp_path: Path) -> None:
+def test_a_started_broker_ends_with_the_block(tmp_path: Path) -> None:
     with started_broker(tmp_path) as broker:
         assert broker.process.poll() is None
     assert broker.process.returncode == 0

@@ -49,7 +49,7 @@ def test_the_main_readme_publishes_and_the_handlers_ten_lines_print_it(broker: B
 
 
 @pytest.mark.anyio
-async def test_the_lines_that_the_readmes_type_are_carried_out(broker: BrokerProcess) -> None:
+async def test_the_lines_that_the_readmes_show_are_accepted(broker: BrokerProcess) -> None:
     typed = [
         line.strip()
         for readme in ("README.md", "subscriber/README.md")

@@ -7,7 +7,7 @@ from tweetwire.backoff import Backoff
 
 
 @given(st.integers(1, 60), st.floats(0, 1), st.floats(0, 1000))
-def test_a_pause_lies_in_its_upper_half_unless_the_server_asks_for_more(
+def test_a_pause_is_in_the_upper_half_of_its_limit_unless_the_server_asks_for_more(
     failures: int, drawn: float, asked_s: float
 ) -> None:
     longest_s = min(0.5 * 2 ** (failures - 1), 30)
@@ -24,7 +24,7 @@ def test_a_very_long_outage_keeps_the_longest_pause() -> None:
     assert [backoff.next_pause_s() for _ in range(5_000)][-1] == 30
 
 
-def test_two_clients_do_not_pause_alike() -> None:
+def test_two_clients_have_different_pauses() -> None:
     first, second = Backoff(), Backoff()
     assert [first.next_pause_s() for _ in range(5)] != [second.next_pause_s() for _ in range(5)]
 

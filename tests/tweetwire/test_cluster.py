@@ -40,7 +40,7 @@ def stored(offset: int, msg: Any) -> StoredEvent:
         msgspec.json.encode(msgspec.to_builtins(heartbeat()) | {"topics": [{"topic": "t"}]}),
     ],
 )
-def test_other_content_is_no_heartbeat(data: bytes) -> None:
+def test_other_content_is_not_a_heartbeat(data: bytes) -> None:
     assert read_heartbeat(data) is None
 
 

@@ -35,7 +35,7 @@ def test_a_name_that_was_never_there_is_an_attribute_error() -> None:
         _ = broker.Kafka
 
 
-def test_the_dashboards_old_name_starts_it_and_says_the_new_one() -> None:
+def test_the_old_name_of_the_dashboard_starts_it_and_names_the_new_one() -> None:
     done = run("broker.dashboard", "--help")
     assert done.returncode == 0
     assert "write: python -m dashboard" in done.stderr
@@ -69,7 +69,7 @@ def test_a_program_whose_extra_is_missing_ends_with_one_sentence_and_status_2(
     assert (done.returncode, done.stdout, done.stderr) == (2, "", f"{sentence}\n")
 
 
-def test_a_word_that_names_nothing_is_one_sentence_and_status_2() -> None:
+def test_a_word_that_names_nothing_is_reported_in_one_sentence_with_status_2() -> None:
     done = run("tweetwire", "kafka")
     assert (done.returncode, done.stderr) == (2, "tweetwire: there is no 'kafka'; see tweetwire --help\n")
 

@@ -63,7 +63,7 @@ class BrokerCopy:
         make_folder(folder / "topics")
         self._records = self._copy_state()
         self._ends = [topic for topic in client.topics() if topic.topic not in self._left_out]
-        # They show later whether a topic was dropped and made again.
+        # These checksums show later whether a topic was dropped and made again.
         self._lasts = {end.topic: self._last(end) for end in self._ends}
 
     @property

@@ -96,7 +96,7 @@ class CommandConnection(ConnectionFlags, kw_only=True):
         str | None,
         Flag(
             NAME._replace(completes="context"),
-            "saved broker to use; other flags and variables win over what it has",
+            "saved broker to use; other flags and variables override its values",
             group=CONNECTION,
             default="that of tweetwire context use",
         ),

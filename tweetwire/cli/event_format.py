@@ -20,8 +20,8 @@ _DOUBLED: Final = {"{{": "{", "}}": "}"}
 def read_format(text: str) -> Callable[[bytes], str]:
     """Read a template. Returns a function from a stored event to its text.
 
-    A member that the event does not have is an empty text. Texts are shown without quotes, other values as JSON. Double
-    braces stand for a brace. Raises StartError.
+    A member that the event does not have becomes an empty text. Texts are shown without quotes, other values as JSON.
+    Double braces stand for a brace. Raises StartError.
     """
     parts: list[Callable[[Any], str]] = []
     for found in _PART.finditer(text):

@@ -69,7 +69,7 @@ class Dead(ReportCommand, kw_only=True):
         console.print(table("", list(rows[0]), [list(row.values()) for row in rows], whole=("died", "event", "tries")))
 
     def _count(self, client: "SyncClient") -> int:
-        """Return how many there are, from the figures of the chosen subscriptions."""
+        """Return the number of dead letters, from the figures of the chosen subscriptions."""
         figures = subscription_figures(client.stats(), self.topic)
         return sum(one["dead"] for one in figures if self.as_ in {None, one["subscription"]})
 
@@ -114,7 +114,7 @@ class Redrive(ReportCommand, kw_only=True):
     def show(self, found: Any, console: "Console") -> None:
         """Show the number of redriven events."""
         count = found["redriven"]
-        events = "1 event goes" if count == 1 else f"{count:,} events go"
+        events = "1 event is delivered" if count == 1 else f"{count:,} events are delivered"
         console.print(f"{events} to {self.as_} again")
 
 

@@ -58,7 +58,7 @@ def _named(setting: Setting) -> str:
 
 
 def _rows(setting: Setting, width: int) -> Iterator[str]:
-    """Yield the lines of a setting: its flag, and beside or below it what it does."""
+    """Yield the lines of a setting: its flag, and beside or below it the description."""
     head = f"  {_named(setting)}"
     lines = textwrap.wrap(_meaning(setting), max(20, width - _COLUMN))
     if len(head) > _COLUMN - 2:

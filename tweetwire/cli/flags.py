@@ -65,7 +65,7 @@ class Flag(NamedTuple):
         name: The name of the flag, if it is not that of the field.
         short: A second name of one letter, such as ``-n``.
         group: The group in ``--help``.
-        default: The default in words, if the value does not say it.
+        default: The default in words, if the value itself does not show it.
         is_rare: Whether only ``--help-all`` shows it.
         is_argument: Whether it is a word without a flag.
         has_variable: Whether an environment variable can set it.
@@ -157,7 +157,7 @@ def given_texts(command: type[Command], words: Sequence[str]) -> dict[str, str |
         HelpAsked: The words ask for help.
     """
     settings = settings_of(command)
-    # Without a width, argparse imports shutil and four compressors to ask for that of the terminal.
+    # Without a width, argparse imports shutil and four compressors to ask for the terminal's width.
     formatter = partial(HelpFormatter, width=80)
     parser = _Parser(add_help=False, allow_abbrev=False, usage="", argument_default=SUPPRESS, formatter_class=formatter)
     parser.add_argument("-h", "--help", action=_Help, nargs=0)

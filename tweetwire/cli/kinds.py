@@ -44,7 +44,7 @@ class Kind(NamedTuple):
     Attributes:
         word: The word for a value in ``--help``.
         read: Returns the value of a text. Raises ValueError with a sentence that says what is wrong with the text.
-        examples: How a user writes a value, if the word does not say it.
+        examples: How a user writes a value, if the word does not show it.
         write: Returns a value as a user would write it.
         completes: The names that a shell completes: ``topic``, ``subscription`` or ``context``.
         words: The fixed words that a shell completes.

@@ -1,4 +1,4 @@
-"""``mark``, ``unmark``, ``marks`` and ``confirm``: how far other systems have a topic, and the wait of publishers for them."""
+"""``mark``, ``unmark``, ``marks`` and ``confirm``: which events of a topic other systems have."""
 
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -48,10 +48,10 @@ class Mark(ReportCommand, kw_only=True):
     examples = ("tweetwire mark orders @1042 --as central", "tweetwire mark orders @1042 --as central --except @7,@9")
 
     topic: TopicArgument
-    offset: Annotated[int, argument(_OFFSET, "every event below this offset is done")]
+    offset: Annotated[int, argument(_OFFSET, "the other system has every event below this offset")]
     as_: _MarkFlag
     except_: Annotated[
-        list[int] | None, Flag(_OFFSETS, "events below the offset that are not done", default="none")
+        list[int] | None, Flag(_OFFSETS, "events below the offset that the other system does not have", default="none")
     ] = None
     checkpoint: Annotated[str | None, Flag(REF, "a word to store with the mark", default="not changed")] = None
 
@@ -66,7 +66,10 @@ class Mark(ReportCommand, kw_only=True):
 
 
 class Unmark(ReportCommand, kw_only=True):
-    """Forget a mark. Retention no longer keeps events for it, and publishers that wait for it wait in vain."""
+    """Forget a mark. Retention no longer keeps events for it.
+
+    A publisher that waits for the mark waits until its time is over.
+    """
 
     examples = ("tweetwire unmark orders --as central", "tweetwire unmark orders --as central --yes")
 

@@ -31,7 +31,7 @@ class Progress:
 
     Args:
         doing: The work while it runs, beside the bar.
-        done: The work after its end, the first word of the line. "" for no line, if the result says it all.
+        done: The work after its end, the first word of the line. "" for no line, if the result itself is enough.
         unit: The plural of the counted things.
         total: How many there will be, if that is known.
         has_bar: Whether to show a bar; not if the user reads or types other text on the same terminal meanwhile.
@@ -79,7 +79,7 @@ class Progress:
         seconds = time.monotonic() - self._began
         unit = self._unit.removesuffix("s") if self.count == 1 else self._unit
         words = [self._done, f"{self.count:,} {unit}", self.note, f"in {seconds:.1f} s"]
-        # The rate of a short time says nothing.
+        # A rate that was measured over a short time is not meaningful.
         words += [f"({self.count / seconds:,.0f}/s)"] if seconds > 1 and self.count > 1 else []
         return " ".join(filter(None, words))
 

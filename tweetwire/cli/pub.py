@@ -84,7 +84,7 @@ class Pub(CommandConnection, kw_only=True):
     ] = None
     producer: Annotated[
         str | None,
-        Flag(NAME, "number the lines under this name; sent again, no line is stored twice"),
+        Flag(NAME, "number the lines under this name, so that a line that is sent again is not stored twice"),
     ] = None
     skip_bad: Annotated[
         bool, Flag(SWITCH, "skip lines that are not JSON or that the broker refuses, and count them")

@@ -48,7 +48,7 @@ def answer(reply: str, words: int) -> Any:
 def subscription_figures(stats: dict[str, Any], topic: str | None = None) -> Iterator[dict[str, Any]]:
     """Yield the figures of each subscription in an answer of ``stats``, of one topic or of all, with the two names.
 
-    `pattern` is the pattern that a subscription belongs to, None if it is to its topic alone.
+    `pattern` is the pattern that a subscription belongs to, None if the subscription is for a single topic.
     """
     patterns: dict[str, list[str]] = {}
     for one in stats.get("patterns", ()):

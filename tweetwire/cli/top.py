@@ -38,9 +38,9 @@ class Top(CommandConnection, kw_only=True):
 
     examples = ("tweetwire top", "tweetwire top --once --interval 5s")
 
-    interval: Annotated[float, Flag(_INTERVAL, "time between two pictures, over which rates are counted")] = 1.0
+    interval: Annotated[float, Flag(_INTERVAL, "time between two updates, over which rates are measured")] = 1.0
     once: Annotated[
-        bool, Flag(SWITCH, "print one picture and end, as without a terminal", group=OUTPUT, has_variable=False)
+        bool, Flag(SWITCH, "print the figures once and end, as without a terminal", group=OUTPUT, has_variable=False)
     ] = False
 
     def run_command(self) -> None:

@@ -98,7 +98,7 @@ class _Parser:
                 place = len(self._text) - len(rest)
                 remedy = "; write ==" if rest.startswith("=") else ""
                 raise StartError(
-                    f"{self._flag}: {rest[:20]!r} at character {place + 1} is no part of an expression{remedy}"
+                    f"{self._flag}: {rest[:20]!r} at character {place + 1} is not part of an expression{remedy}"
                 )
             at = found.end()
             yield _Token(found.lastgroup, found[found.lastgroup], found.start(found.lastgroup))
@@ -206,7 +206,7 @@ class _Parser:
         if token.text not in EVENT_MEMBERS:
             raise StartError(
                 f"{self._flag}: an event has no member {token.text[:40]!r}; it has {', '.join(EVENT_MEMBERS)},"
-                f" and text stands in quotes"
+                f" and text must be in quotes"
             )
         return self._take().text
 

@@ -1,1 +1,1 @@
-"""The clients of the broker, and the modules that both share."""
+"""The async client and the blocking client of the broker, and the modules that they share."""

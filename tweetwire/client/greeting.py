@@ -61,7 +61,7 @@ def watch_peer(connection: socket.socket) -> None:
 def see_greeting(address: str, line: bytes, tls: "ssl.SSLContext | None") -> None:
     """Check that the first line is a broker's greeting.
 
-    Raises TlsFailed if the broker requires TLS, Refusal if it accepts no more connections, and else BrokerUnreachable.
+    Raises TlsFailed if the broker requires TLS, Refusal if it accepts no more connections, and otherwise BrokerUnreachable.
     """
     if line.rstrip() == SPEAKS_TLS:
         raise TlsFailed(address, "speaks TLS only, and this client does not", "tls")

@@ -24,7 +24,7 @@ def create_line(topic: str, retention: dict[str, str]) -> bytes:
     """Return the line that makes a topic. `retention` has the options of ``retain``."""
     unknown = [name for name in retention if name not in _RETENTION]
     if unknown:
-        raise ValueError(f"{unknown[0]!r} is no option of a retention; these are: {', '.join(_RETENTION)}")
+        raise ValueError(f"{unknown[0]!r} is not an option of a retention; the options are: {', '.join(_RETENTION)}")
     options = (f" {name}={word(name, value)}" for name, value in retention.items())
     return f"create {word('topic', topic)}{''.join(options)}\n".encode()
 
@@ -77,7 +77,7 @@ def _refs(refs: Iterable[int | str]) -> Iterable[str]:
         if isinstance(ref, int):
             yield f"@{number('offset', ref)}"
         elif word("id", ref) == "all" or isinstance(ref_of(ref), int):
-            # The broker would read it as every dead event, or as an offset.
+            # The broker would take the id "all" for every dead event, and an id such as "@7" for an offset.
             raise ValueError(f"the id {ref!r:.80} cannot be named in a line; name the event by its offset")
         else:
             yield ref

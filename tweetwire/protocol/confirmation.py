@@ -24,7 +24,7 @@ __all__ = [
 NO_MARK: Final = "none"
 """The word that stands for no mark where marks are listed, so no mark has this name."""
 REPLICATED: Final = "replicated"
-"""The promise of a confirmation of an event that every named mark has passed."""
+"""The promise in the confirmation of an event that every named mark has passed."""
 MARKS_MAX: Final = 8
 WITHIN_MS: Final = 5_000
 WITHIN_MS_MAX: Final = 20_000
@@ -89,7 +89,7 @@ def _marks(text: str) -> tuple[str, ...]:
         return ()
     names = {check_name(name) for name in text.split(",")}
     if NO_MARK in {name.lower() for name in names}:
-        raise Refusal("bad_arguments", f"after={NO_MARK} stands alone; no mark has this name")
+        raise Refusal("bad_arguments", f"after={NO_MARK} cannot be combined with other marks; no mark has this name")
     if len(names) > MARKS_MAX:
         raise Refusal("bad_arguments", f"after names at most {MARKS_MAX} marks")
     return tuple(sorted(names))

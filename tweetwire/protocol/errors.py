@@ -79,7 +79,10 @@ class Refusal(BrokerError):
         return self.code in RETRYABLE
 
     def bare(self) -> Self:
-        """Return this refusal without its traceback. A frame may hold a list with the refusal: a reference cycle."""
+        """Return this refusal without its traceback.
+
+        A frame of the traceback may hold a list with the refusal, which would be a reference cycle.
+        """
         self.__traceback__ = self.__cause__ = self.__context__ = None
         return self
 
@@ -171,7 +174,7 @@ class HandshakeFailed(BrokerError):
 
     def __init__(self, step: str, tries: int, why: str) -> None:
         super().__init__(
-            f"gave up {step} after {tries} tries ({why}); it is kept, and continues when this client starts again"
+            f"gave up {step} after {tries} tries ({why}); its handshake is kept, and continues when this client starts again"
         )
         self.step = step
 

@@ -37,7 +37,8 @@ _EXAMPLE_CHARACTERS_MAX: Final = 60
 DEPTH_MAX: Final = 255
 """The most levels of arrays and objects in `msg`.
 
-Every reader must be able to decode a stored event, and its recursion limit is shared with the stack that it already uses.
+Every reader must be able to decode a stored event. A reader's recursion limit also counts the calls that it is already
+in.
 """
 
 _decode = msgspec.json.Decoder(IncomingEvent).decode
@@ -45,7 +46,10 @@ _encode_lines = msgspec.json.Encoder().encode_lines
 # The event itself is one more level.
 _OPENS_MAX: Final = DEPTH_MAX + 1
 _SHALLOW_BYTES: Final = 1024
-"""Lines of up to this length are not examined, to keep publishing fast. Their 510 levels at most are harmless."""
+"""Lines of up to this length are not examined, to keep publishing fast.
+
+They have at most 510 levels, which are harmless.
+"""
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
 _NO_BRACKETS: Final = bytes(set(range(256)) - set(b"[]{}"))
 _STEPS: Final = [1 if character in b"[{" else -1 for character in range(256)]
@@ -199,12 +203,12 @@ def place(events: list[IncomingEvent], topic: str, first: int, timestamp: int) -
 
 
 def redelivered(line: bytes, attempt: int) -> bytes:
-    """Return a stored line with the mark of its `attempt`-th delivery."""
+    """Return a stored line with the number `attempt` of its delivery."""
     return b'{"try":%d,%b' % (attempt, line[1:])
 
 
 def suspected(line: bytes) -> bytes:
-    """Return a line with the mark of an event whose consumer was lost."""
+    """Return a line with the mark of a suspect, which is an event whose consumer was lost."""
     return b'{"suspect":true,%b' % line[1:]
 
 

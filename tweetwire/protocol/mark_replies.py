@@ -32,11 +32,11 @@ class PromiseNotKept(BrokerError):
 
 
 class MarkInfo(Struct, frozen=True):
-    """A mark of a topic: every event below `offset` is done elsewhere.
+    """A mark of a topic: another system has every event below `offset`.
 
     Attributes:
         lag: Number of events at or above the mark that the log has.
-        excepted: Offsets below the mark whose events are not done.
+        excepted: Offsets below the mark whose events the other system does not have.
         checkpoint: The text that was stored with the mark, or None.
         overtaken: Number of events above the mark that retention or a purge has removed since the broker's start.
         owners: The users that may move or forget the mark, besides administrators. If there are none, each user who may read

@@ -18,7 +18,9 @@ def is_name(name: str) -> bool:
 def check_name(name: str) -> str:
     """Return `name`. Raises Refusal ``bad_name`` if it cannot be a name."""
     if not is_name(name):
-        raise Refusal("bad_name", f"{name[:40]!a}: 1-128 of A-Z a-z 0-9 _ . - and no dot first")
+        raise Refusal(
+            "bad_name", f"{name[:40]!a} is not a name; use 1-128 of A-Z a-z 0-9 _ . - and no dot at the start"
+        )
     return name
 
 

@@ -49,7 +49,7 @@ def parse_lines(lines: list[bytes], line_bytes_max: int) -> list[Command | Refus
             at += 1
             continue
         first, at, length = at, at + 1, len(prefix)
-        # With its brace, since the next line may have options there.
+        # The brace belongs to it, since another line may have options at this place.
         head = line[: length + 1]
         while at < end and lines[at].startswith(head):
             at += 1

@@ -1,4 +1,4 @@
-"""Which reply can answer a line: each reply begins with fixed words, and repeats some words of the line."""
+"""Decide which reply can answer a line: each reply begins with fixed words, and repeats some words of the line."""
 
 from typing import Final
 

@@ -24,7 +24,10 @@ TIMEOUT_MS_MAX: Final = 3_600_000
 
 
 def reply_event(request: StoredEvent, msg: Any, id_: str) -> Event:
-    """Return the event that answers a request, to be published to `REPLIES`. Raises ValueError if `request` is no request."""
+    """Return the event that answers a request, to be published to `REPLIES`.
+
+    Raises ValueError if `request` is not a request.
+    """
     token = None if request.headers is UNSET else request.headers.get(REPLY_TO)
     if token is None:
         raise ValueError(f"the event {request.id!r:.80} is not a request: it has no header {REPLY_TO}")

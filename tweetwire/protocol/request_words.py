@@ -29,7 +29,7 @@ def is_word(value: object) -> bool:
 def word(what: str, value: str) -> str:
     """Return `value`, which an error calls `what`."""
     if not is_word(value):
-        raise ValueError(f"{what} {value!r:.80} is not one word of text: it may not be empty or hold white space")
+        raise ValueError(f"{what} {value!r:.80} is not one word of text: it must not be empty or contain white space")
     return value
 
 

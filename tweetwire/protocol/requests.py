@@ -119,7 +119,7 @@ def hello_line(name: str, token: str | None) -> bytes:
         return f"hello {word('name', name)}\n".encode()
     if not is_word(token):
         # The message must not show the token.
-        raise ValueError("the token is not one word: it may not be empty or hold white space")
+        raise ValueError("the token is not one word: it must not be empty or contain white space")
     return f"hello {word('name', name)} token={token}\n".encode()
 
 

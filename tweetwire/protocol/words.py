@@ -40,7 +40,7 @@ def split_first_word(line: bytes) -> tuple[bytes, bytes]:
 def whole_number(text: str, most: int) -> int | None:
     """Read decimal digits as a number. Return None for any other text and for a number greater than `most`.
 
-    A number with too many digits is never cut to another number.
+    A number with too many digits is never shortened to another number.
     """
     if not (text.isascii() and text.isdecimal()):
         return None

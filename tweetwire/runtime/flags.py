@@ -26,7 +26,7 @@ __all__ = ["read_flags"]
 
 S = TypeVar("S", bound=BaseSettings)
 
-# The words for the values of flags that are not nouns.
+# The words for values, for flags whose names are not nouns.
 _NOUNS: Final = {"AS": "NAME", "FROM": "OFFSET", "TO": "TOPIC", "SET": "FILE"}
 # Our words for each type of error that pydantic reports.
 _WORDS: Final = {

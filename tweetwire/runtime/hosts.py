@@ -1,7 +1,7 @@
 """Check the names by which clients reach this machine's HTTP ports.
 
-A web page can make its own host name resolve to this machine (DNS rebinding), and then read what a local port answers. A
-port that accepts only known names in the `Host` header answers no such page.
+A web page can make its own host name resolve to this machine (DNS rebinding), and then read what a local port answers.
+A port that accepts only known names in the `Host` header does not answer such a page.
 """
 
 from collections.abc import Collection

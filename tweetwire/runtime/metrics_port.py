@@ -86,7 +86,7 @@ class _Server(ThreadingMixIn, WSGIServer):
                 _cut(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Log the error that ended a connection. An OSError is no bug: the client left or was too slow."""
+        """Log the error that ended a connection. An OSError is not a bug: the client left or was too slow."""
         is_bug = not isinstance(sys.exc_info()[1], OSError)
         (logger.exception if is_bug else logger.debug)("metrics connection failed", peer=client_address[0])
 

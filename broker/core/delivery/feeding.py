@@ -17,11 +17,11 @@ from broker.core.topic.topic import Topic
 __all__ = ["Feeding"]
 
 TURNS_AT_ONCE: Final = 200
-"""How many topics of a share have their turn in one go. That takes a few milliseconds."""
+"""How many topics of a share have their turn before other work continues. That takes a few milliseconds."""
 
 
 class Feeding:
-    """Serves the shares that have room and consumers with waiting events. Those are in `due`."""
+    """Serves the shares that have room and consumers with waiting events. `due` has these shares."""
 
     def __init__(self, topics: Mapping[str, Topic], timers: Timers[Any], handing: Handing) -> None:
         self.due: dict[Share[Consumer], None] = {}

@@ -1,4 +1,7 @@
-"""Take events from a backlog and give them to a consumer. From then on they are in flight, and their lines in the outbox."""
+"""Take events from a backlog and give them to a consumer.
+
+From then on they are in flight, and the outbox has their lines.
+"""
 
 from typing import Any
 

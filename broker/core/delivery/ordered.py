@@ -67,7 +67,8 @@ class OrderedDelivery:
                 self._timers.start(now_ms + 1, subscription)
                 break
         for consumer in consumers:
-            # A consumer of a pattern waits for room that its events of other topics take, or until its client has read some.
+            # A consumer of a pattern may have to wait: its events of other topics take the room, or its client has not
+            # read enough.
             if consumer.share is not None and (consumer.share.room <= 0 or not consumer.session.outbox.has_room):
                 consumer.share.queue[consumer] = None
 

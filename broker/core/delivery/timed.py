@@ -113,7 +113,10 @@ class TimedEvents:
         return [subscription for subscription in found if subscription.served]
 
     def _release(self, topic: Topic, date_ms: int) -> int:
-        """Let due events wait in all subscriptions of a topic, since one of them asks for them. Return how many."""
+        """Release due events in all subscriptions of a topic, since one subscription asks for them.
+
+        Return their number.
+        """
         due = topic.schedule.release(date_ms, RELEASE_MAX)
         if due:
             for other in topic.subscriptions.values():

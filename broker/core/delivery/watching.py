@@ -26,7 +26,7 @@ __all__ = ["Loss", "Watch", "lose_unbegun", "lost_with"]
 class Loss(NamedTuple):
     """The events that a consumer loses before it began them.
 
-    Those in `failed` have a failed try, those in `returned` wait again.
+    Those in `failed` have a failed try. Those in `returned` wait again.
     """
 
     failed: list[int]

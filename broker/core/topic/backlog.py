@@ -108,7 +108,7 @@ class Backlog:
         return taken, passed + more
 
     def release(self, due: Iterable[tuple[int, int]], start: int) -> None:
-        """Let those of `due`, (offset, priority), wait that the positions have passed. The subscription began at `start`."""
+        """Let events of `due`, (offset, priority), wait if the positions passed them. The subscription began at `start`."""
         for priority, offsets in self._passed.release(due, start, self.heads()).items():
             self.reopen(offsets, priority)
 
@@ -142,7 +142,7 @@ class Backlog:
             self.give_back({offset: slot})
 
     def reopen(self, offsets: Sequence[int], priority: int) -> None:
-        """Let events wait again whose slots are no longer known."""
+        """Let events wait again. Their slots are no longer known."""
         before = -1
         for offset in offsets:
             # Neighbours get consecutive slots, so that their acks are one run.
@@ -170,7 +170,7 @@ class Backlog:
     def restore_position(self, priority: int, floor: int, passed: list[tuple[int, int]]) -> None:
         """Set the position in a lane to the end of `passed`: runs (first, last) of offsets that were taken before.
 
-        The events from offset `floor` on that lie between the runs wait again.
+        The events from offset `floor` on that are between the runs wait again.
         """
         lane = self._lanes.by_priority[priority]
         position = lane.position_of(floor)

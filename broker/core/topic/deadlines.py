@@ -77,7 +77,7 @@ class Deadlines:
     def _compact(self, in_flight: Container[int]) -> None:
         """Forget the entries of events that are settled or have a later deadline.
 
-        An event that is retried leaves many of them.
+        An event that is retried leaves many such entries.
         """
         moved = self._moved
         kept = (

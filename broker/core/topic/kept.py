@@ -59,7 +59,7 @@ class KeptSubscription:
             case LetterRecord():
                 self._place_letter(change.offset, change.letter)
             case DeadRecord():
-                # A purge may let the subscription pass over the dead event, which must not be dying then.
+                # After a purge, the subscription may pass over the dead event. It must not be dying then.
                 self._end_dying({change.offset})
                 record.dead.append((change.offset, change.letter))
             case RedrivenRecord():

@@ -1,9 +1,9 @@
-"""The marks of a topic: durable, named statements that every event below an offset is done elsewhere.
+"""The marks of a topic: durable, named statements that another system has every event below an offset.
 
 Always true:
 
-- a mark only grows: an event that was below it and not excepted is done, until the mark is forgotten;
-- an excepted event stays not done, until its mark is forgotten or retention removes the event;
+- a mark only grows: an event that is below it and not excepted stays so, until the mark is forgotten;
+- an excepted event stays excepted, until its mark is forgotten or retention removes the event;
 - the marks of all topics take at most `MARKS_BYTES_MAX` bytes of memory.
 """
 
@@ -37,7 +37,7 @@ class MarkRoom:
 
 
 class Mark:
-    """A mark: every event below `offset` is done, except those at the offsets `excepted`, which are sorted."""
+    """A mark: another system has every event below `offset`, except those at the offsets `excepted`, which are sorted."""
 
     __slots__ = ("checkpoint", "excepted", "name", "offset", "overtaken", "owners", "ticket")
 
@@ -104,10 +104,10 @@ class Marks:
     def advance(
         self, mark: Mark, offset: int, excepted: Iterable[int], checkpoint: str | None, earliest: int
     ) -> list[int]:
-        """Move a mark to `offset`, which is not below it. Return the exceptions that are new.
+        """Move a mark to `offset`, which is not below the mark's own. Return the exceptions that are new.
 
-        Exceptions below the mark are left out, since those events are done. Raises Refusal ``too_many`` and then changes
-        nothing.
+        Exceptions below the mark are left out, since the other system has those events. Raises Refusal ``too_many``
+        and then changes nothing.
         """
         new = sorted({one for one in excepted if one >= max(mark.offset, earliest)})
         self._room.used -= mark.size

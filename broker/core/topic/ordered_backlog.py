@@ -57,7 +57,8 @@ class OrderedBacklog(Backlog):
         # When the pause of a parked event ends, and a heap of (due ms, offset) that may name events in no pause
         self._due: dict[int, int] = {}
         self._pauses: list[tuple[int, int]] = []
-        # By owner, the queues whose first event may be delivered now, and only to the owner. Under None: to any consumer.
+        # By owner, the queues whose first event may be delivered now, and only to this owner. Under None, the queues
+        # whose first event any consumer may get.
         self._ready: dict[Owner | None, dict[KeyQueue, None]] = {}
         self.looked_at: dict[int, int] = {}
         # How many events to take next, even if the consumers have room for fewer

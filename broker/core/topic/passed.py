@@ -61,7 +61,7 @@ class Passed:
         return kept, passed
 
     def release(self, due: Iterable[tuple[int, int]], start: int, heads: Mapping[int, int]) -> Mapping[int, list[int]]:
-        """Return by priority those of `due`, (offset, priority), that were passed, and count them no more.
+        """Return by priority the events of `due`, (offset, priority), that were passed. They no longer count as passed.
 
         The subscription began at offset `start`. `heads` has its next offset in each lane where events are left.
         """

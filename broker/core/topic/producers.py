@@ -141,7 +141,7 @@ class Producers:
         return self.accepted[name].offset
 
     def restore_checkpoint(self, name: str, offset: int, value: str) -> None:
-        """Restore a kept checkpoint, unless its event was lost or a later event has another."""
+        """Restore a kept checkpoint, unless its event was lost or a later event has another one."""
         if self.accepted.get(name, _NONE).offset == offset:
             self.set_checkpoint(name, value)
 
@@ -188,7 +188,7 @@ class Producers:
         self._bytes = 0
 
     def _make(self, name: str) -> None:
-        """Know a producer that has no event and no checkpoint yet. Raises Refusal ``too_many``."""
+        """Add a producer that has no event and no checkpoint yet. Raises Refusal ``too_many``."""
         if name not in self.accepted:
             self.check_room(name, None)
             self.accepted[name] = self.stored[name] = made = Producer()

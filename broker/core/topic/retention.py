@@ -46,7 +46,7 @@ def forget_expired(topic: Topic, now_ms: int) -> Forgetting | None:
 def retention_records(topic: Topic) -> list[RetentionRecord | PurgedRecord]:
     """Return the records that keep a topic's retention, and the offset below which its events are purged.
 
-    The second one is kept until the end of this process, since a removed segment may still be on the disk.
+    The second record is kept until the end of this process, since a removed segment may still be on the disk.
     """
     is_default = topic.retention == DEFAULT_RETENTION.get(topic.name, Retention())
     kept: list[RetentionRecord | PurgedRecord] = [] if is_default else [RetentionRecord(topic.name, topic.retention)]

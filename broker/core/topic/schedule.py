@@ -31,7 +31,7 @@ _PRIORITY_BITS: Final = 8
 _OFFSETS: Final = (1 << _OFFSET_BITS) - 1
 _PRIORITIES: Final = (1 << _PRIORITY_BITS) - 1
 _WIDE: Final = 8
-"""Offsets that are spread over more than this many times their number are looked up one by one."""
+"""If the range of some offsets is longer than this many times their number, they are looked up one by one."""
 
 
 class Agenda:
@@ -255,7 +255,7 @@ class Schedule:
         return found
 
     def among(self, offsets: Sequence[int]) -> set[int]:
-        """Return those of `offsets`, which are in order, that are scheduled."""
+        """Return the scheduled events among `offsets`, which are in order."""
         if not self._count or not offsets or offsets[-1] < self._firsts[0]:
             return set()
         first, last = offsets[0], offsets[-1]

@@ -36,14 +36,14 @@ class Schema:
         self.text = text
         schema = _decoded(text)
         if isinstance(schema, dict) and str(schema.get("$schema", DIALECT)).rstrip("#") != DIALECT:
-            raise Refusal("bad_arguments", f"the schema's draft is another one; this broker knows {DIALECT}")
+            raise Refusal("bad_arguments", f"the schema names another draft; this broker supports only {DIALECT}")
         try:
             self._weight = weight_of(schema)
             self.bytes_max = UNITS_MAX // self._weight
             options = RegexOptions(size_limit=PATTERN_BYTES_MAX, dfa_size_limit=PATTERN_BYTES_MAX)
             self._validator = Draft202012Validator(schema, pattern_options=options, offline=True)
         except (ValueError, RecursionError) as error:
-            raise Refusal("bad_arguments", f"no schema of draft 2020-12: {_sentence(error)}") from error
+            raise Refusal("bad_arguments", f"not a schema of draft 2020-12: {_sentence(error)}") from error
 
     def shares(self, events: list[IncomingEvent]) -> Iterator[list[IncomingEvent]]:
         """Yield a run of events in parts of about `UNITS_A_SHARE`, at least one event each."""
@@ -61,8 +61,8 @@ class Schema:
     def check(self, event: IncomingEvent) -> None:
         """Raise Refusal ``schema`` if the event's `msg` does not meet the schema, with the place of the first fault.
 
-        A `msg` that is too large to be checked in time is refused, too, and one that the validator cannot represent, such as
-        one with more than 255 levels.
+        A `msg` is also refused if it is too large to be checked in time, or if the validator cannot represent it. An
+        example is a `msg` with more than 255 levels.
         """
         size = memoryview(event.msg).nbytes
         if size > self.bytes_max:
@@ -104,7 +104,7 @@ def _decoded(text: str) -> Any:
     try:
         return msgspec.json.decode(text)
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise Refusal("bad_json", f"the schema is no JSON: {error}") from None
+        raise Refusal("bad_json", f"the schema is not JSON: {error}") from None
 
 
 def _fault_text(fault: ValidationError) -> str:

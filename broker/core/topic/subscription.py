@@ -172,7 +172,7 @@ class Consumer:
         self, session: Recipient, subscription: Subscription, prefetch: int, share: "Share[Consumer] | None" = None
     ) -> None:
         self.session = session
-        # The prefetch of a pattern subscription; None for a consumer that was attached to this topic alone
+        # The prefetch of a pattern subscription; None for a consumer that was attached only to this topic
         self.share = share
         self.subscription = subscription
         self.prefetch = prefetch

@@ -178,7 +178,7 @@ class Topic:
         return batch
 
     def make_visible(self, batch: Batch) -> None:
-        """Make a batch visible that was written."""
+        """Make the events of a written batch visible."""
         self.visible = batch.next
         self.published += len(batch.lines)
         self.producers.note_written()

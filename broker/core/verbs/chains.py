@@ -40,7 +40,10 @@ class _Parents:
         self._newest = {time: heapq.nlargest(2, map(_first, by.values()), key=_offset) for time, by in self._at.items()}
 
     def of(self, child: KnownEvent) -> KnownEvent | None:
-        """Return the parent of a child: the newest event that is not newer. Events of the child's topic come first."""
+        """Return the parent of a child: the newest event that is not newer than the child.
+
+        Events of the child's topic come first.
+        """
         for number in range(bisect_right(self._times, child.timestamp) - 1, -1, -1):
             by_topic = self._at[self._times[number]]
             own = next((one for one in by_topic.get(child.topic, ()) if one != child), None)

@@ -1,6 +1,6 @@
 """Claiming: one client at a time publishes as a producer. A claim is confirmed once it is on the disk.
 
-The reply of a claim waits for one thing more: all events that the topic accepted before the claim are stored, or refused. So
+The reply to a claim also waits until all events that the topic accepted before the claim are stored or refused. So
 ``last`` then shows the true end of the producer, and no event of an earlier claim can come after it.
 """
 

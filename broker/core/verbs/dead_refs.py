@@ -43,4 +43,6 @@ def dead_offsets(subscription: Subscription, refs: list[int | str] | None) -> li
 def _dead_offset(subscription: Subscription, ref: int | str) -> int:
     if isinstance(ref, int) and ref in subscription.dead:
         return ref
-    raise Refusal("no_event", f"{ref if isinstance(ref, str) else f'@{ref}'} is no dead event of {subscription.name}")
+    raise Refusal(
+        "no_event", f"{ref if isinstance(ref, str) else f'@{ref}'} is not a dead event of {subscription.name}"
+    )

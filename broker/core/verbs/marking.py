@@ -1,4 +1,4 @@
-"""Marks: how far others have carried a topic's events, and the confirmations that wait for them.
+"""Marks: how far other systems have the events of a topic, and the confirmations that wait for them.
 
 A change is confirmed once it is on the disk.
 """

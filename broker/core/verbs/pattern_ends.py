@@ -139,7 +139,7 @@ class PatternEnds:
         return lambda: self._desk.reply_after_record(session, record, f"+OK unsub {pattern.topic}")
 
     def _end_on(self, topic: Topic, subscription: Subscription, reason: str) -> None:
-        """End the subscription of a pattern on one topic, and notify the sessions that were attached to it alone."""
+        """End a pattern's subscription on one topic, and notify the sessions that were attached only to it."""
         topic.end_subscription(subscription.name)
         for consumer in list(subscription.consumers):
             self._delivery.discard(consumer)

@@ -34,7 +34,10 @@ from tweetwire.protocol.verbs import subscribing as commands
 __all__ = ["PatternSubscribing"]
 
 READ_AT_ONCE: Final = 10_000
-"""A subscription that begins more than this many events back has their priorities read in a thread. Fewer take microseconds."""
+"""If a subscription begins more than this many events back, a thread reads their priorities.
+
+Fewer take microseconds.
+"""
 
 
 class PatternSubscribing:
@@ -59,7 +62,7 @@ class PatternSubscribing:
         """Attach a connection to a pattern subscription, creating it if it is missing."""
         if command.name is not None and ANONYMOUS.fullmatch(command.name):
             raise Refusal(
-                "bad_name", f"{command.name}: names like conn-1 are of anonymous subscriptions; choose another"
+                "bad_name", f"{command.name}: names like conn-1 belong to anonymous subscriptions; choose another"
             )
         pattern = self.table.by_key.get((command.pattern, command.name or session.own_name))
         if pattern is not None and not session.access.may_use(pattern):
@@ -252,7 +255,7 @@ class PatternSubscribing:
 
     def _join(self, session: Session, share: Share[Consumer], subscription: Subscription) -> None:
         """Attach a connection to a subscription of its pattern, unless it is attached or may not be."""
-        # No other pattern with this name has the topic, so its shares need no look.
+        # No other pattern with this name has the topic, so the shares of other patterns cannot have it either.
         is_attached = (
             subscription.topic in share.members or (subscription.topic, subscription.name) in session.consumers
         )

@@ -89,5 +89,5 @@ def consumers_on(session: Session, topic: str) -> list[Consumer]:
 
 
 def stale() -> Refusal:
-    """Return the refusal of a command that names nothing in flight."""
-    return Refusal("stale", "nothing of that is in flight on this connection")
+    """Return the refusal of a command none of whose events is in flight."""
+    return Refusal("stale", "none of these events is in flight on this connection")

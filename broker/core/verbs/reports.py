@@ -68,7 +68,10 @@ def explain(topic: Topic, subscription: Subscription, offset: int, now_ms: int) 
 
 
 def _timing(topic: Topic, subscription: Subscription, offset: int, now_ms: int) -> Steps[dict[str, Any]]:
-    """Return when an event expires, and its state if its times decide it. The dictionary is empty for other events."""
+    """Return when an event expires, and its state if that follows from its times.
+
+    The dictionary is empty for other events.
+    """
     schedule, date_ms = topic.schedule, topic.dates.of(now_ms)
     due_ms = schedule.due_of(offset)
     if due_ms is not None and offset >= subscription.start:

@@ -93,7 +93,8 @@ class Requesting:
         requester = self._by_session.get(session.number) or self._new_requester(session)
         if event.id in requester.waiting:
             raise Refusal(
-                "bad_event", f"a request with the id {event.id} waits on this connection; give each its own id"
+                "bad_event",
+                f"a request with the id {event.id} already waits on this connection; give each request its own id",
             )
         if len(requester.waiting) >= WAITING_MAX:
             raise Refusal("too_many", f"{WAITING_MAX} requests of this connection wait for their replies")

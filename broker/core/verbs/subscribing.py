@@ -170,7 +170,7 @@ class Subscribing:
         self._delivery.pump(subscription, now_ms)
 
     def _claim(self, session: Session, subscription: Subscription) -> None:
-        """Make the user that attaches the owner of a durable subscription without owners, unless the user is an administrator.
+        """Give a durable subscription without owners to the user that attaches, unless the user is an administrator.
 
         Such a subscription was made in a broker without users, or by an older version that kept no owners. Users whose last
         connection was attached to it become owners, too, so that they can still share it.
@@ -248,7 +248,7 @@ def _check_name(session: Session, command: commands.Subscribe, found: Subscripti
         is_own = found is not None and session.is_attached_to(found.topic, found.name)
         if ANONYMOUS.fullmatch(command.name) and not is_own:
             raise Refusal(
-                "bad_name", f"{command.name}: names like conn-1 are of anonymous subscriptions; choose another"
+                "bad_name", f"{command.name}: names like conn-1 belong to anonymous subscriptions; choose another"
             )
 
 

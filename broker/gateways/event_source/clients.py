@@ -1,7 +1,7 @@
 """The connected clients of the event source, and the lines that wait to be sent to each.
 
 Always true: a client's lines are sent in the order of their sequences. A client with more than `BACKLOG_BYTES` unsent
-holds up the routing, and thereby the source. A client that does not read for some time is disconnected.
+delays the routing, and so the source. A client that does not read for some time is disconnected.
 """
 
 import os

@@ -13,7 +13,10 @@ T = TypeVar("T")
 
 
 class Sequencer(Generic[T]):
-    """Holds items that arrive too early. `repeated` counts items that arrived again, or after they were given up."""
+    """Holds items that arrive too early.
+
+    `repeated` counts items that arrived twice, or after the sequencer had given them up.
+    """
 
     def __init__(self, first: int = 1) -> None:
         self.next = first

@@ -27,8 +27,8 @@ class BackfillSettings(ClientSettings):
     window: Seconds = Field("10s", gt=0, validate_default=True, description="length of a window")
     event_time: Literal["stored", "ingested"] = Field(
         "stored",
-        description="when a tweet counts. stored: when MongoDB stored it, as the topic of its changes states and as in the "
-        "live statistics; a tweet that the topic does not hold counts as ingested. ingested: at its own ingested_at",
+        description="the time that decides a tweet's window. stored: when MongoDB stored it, as in the live statistics, "
+        "or ingested_at if the topic of the changes no longer holds the tweet. ingested: always ingested_at",
     )
     complete_after: Seconds = Field(
         "1m",

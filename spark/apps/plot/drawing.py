@@ -32,7 +32,7 @@ def draw(
         *((panel, users) for panel in USERS_PANELS),
     ]
     rows = math.ceil(len(panels) / _COLUMNS)
-    # These settings keep text as text, and make equal files for equal windows.
+    # These settings keep text as text elements, and make the output depend on the windows only.
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": "tweetwire", "font.size": 8}):
         figure = Figure(figsize=(_PANEL_INCHES[0] * _COLUMNS, _PANEL_INCHES[1] * rows))
         # A computed layout takes five times as long as the drawing.

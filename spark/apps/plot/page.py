@@ -1,4 +1,4 @@
-"""Combine the picture, figures and lists to one self-contained HTML page."""
+"""Combine the picture, figures and lists into one self-contained HTML page."""
 
 from collections import Counter
 from collections.abc import Sequence

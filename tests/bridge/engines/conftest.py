@@ -77,7 +77,7 @@ Engine = MemoryEngine | RedisEngine | JetStreamEngine
 
 @pytest.fixture(scope="module")
 def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, RedisServer]]:
-    """Servers that were asked for, by name."""
+    """The servers that tests have used so far, by name."""
     running: dict[str, RedisServer] = {}
     yield running
     for server in running.values():

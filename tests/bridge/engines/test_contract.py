@@ -198,7 +198,7 @@ async def test_entries_that_were_removed_unread_are_reported_once(engine: Engine
         assert len(await read_all(origin, found[1].place)) == 2
 
 
-async def test_entries_that_were_removed_after_they_were_read_are_no_gap(engine: Engine) -> None:
+async def test_entries_that_were_removed_after_they_were_read_are_not_a_gap(engine: Engine) -> None:
     async with destination_of(engine) as destination, origin_of(engine) as origin:
         await destination.open(A)
         await destination.append([record(number) for number in range(6)])

@@ -141,7 +141,7 @@ async def test_a_stream_of_ours_takes_the_subjects_of_the_next_route_too(jetstre
     assert info.config.subjects == ["tw.*.orders.>", "more.*.>"]
 
 
-async def test_subjects_of_another_stream_and_replicas_without_a_cluster_are_one_sentence(
+async def test_subjects_of_another_stream_and_replicas_without_a_cluster_are_reported_in_one_sentence(
     jetstream_engine: JetStreamEngine,
 ) -> None:
     with pytest.raises(
@@ -155,7 +155,7 @@ async def test_subjects_of_another_stream_and_replicas_without_a_cluster_are_one
     await other.aclose()
 
 
-async def test_a_message_of_another_program_under_our_subject_is_one_sentence(
+async def test_a_message_of_another_program_under_our_subject_is_reported_in_one_sentence(
     jetstream_engine: JetStreamEngine,
 ) -> None:
     jetstream_engine.add(b"1", f"tw.{A}.orders.x")
@@ -165,7 +165,9 @@ async def test_a_message_of_another_program_under_our_subject_is_one_sentence(
         await appended(jetstream_engine, 0)
 
 
-async def test_two_brokers_with_the_same_subjects_are_one_sentence(jetstream_engine: JetStreamEngine) -> None:
+async def test_two_brokers_with_the_same_subjects_are_reported_in_one_sentence(
+    jetstream_engine: JetStreamEngine,
+) -> None:
     await appended(jetstream_engine, 0, subject="orders.{key}")
     with pytest.raises(StartError, match=rf"which the route {A}/orders has written, has a subject of {B}/orders"):
         await appended(jetstream_engine, 0, broker=B, subject="orders.{key}")
@@ -244,7 +246,7 @@ async def test_a_stream_that_was_made_again_is_noticed(jetstream_engine: JetStre
     await one.aclose()
 
 
-async def test_a_forgotten_position_stays_forgotten_and_is_no_entry(jetstream_engine: JetStreamEngine) -> None:
+async def test_a_forgotten_position_stays_forgotten_and_is_not_an_entry(jetstream_engine: JetStreamEngine) -> None:
     one = destination(jetstream_engine)
     await one.open(A)
     await one.append([record(7)])
@@ -278,7 +280,7 @@ async def test_messages_of_another_program_keep_headers_and_subject(jetstream_en
     await origin.aclose()
 
 
-async def test_a_deleted_message_after_the_first_one_is_no_gap(jetstream_engine: JetStreamEngine) -> None:
+async def test_a_deleted_message_after_the_first_one_is_not_a_gap(jetstream_engine: JetStreamEngine) -> None:
     await appended(jetstream_engine, *range(6))
     jetstream_engine.run(lambda context: context.delete_msg(jetstream_engine.stream, 4))
     origin = jetstream_engine.origin()
@@ -300,7 +302,7 @@ async def test_messages_that_are_removed_while_they_are_read_are_reported(jetstr
     await origin.aclose()
 
 
-async def test_a_stream_whose_messages_belong_to_its_consumers_is_one_sentence(
+async def test_a_stream_whose_messages_belong_to_its_consumers_is_reported_in_one_sentence(
     jetstream_engine: JetStreamEngine,
 ) -> None:
     jetstream_engine.make("tw.>", retention="workqueue")
@@ -310,7 +312,7 @@ async def test_a_stream_whose_messages_belong_to_its_consumers_is_one_sentence(
     await origin.aclose()
 
 
-async def test_a_name_that_no_stream_can_have_is_one_sentence(jetstream_engine: JetStreamEngine) -> None:
+async def test_a_name_that_no_stream_can_have_is_reported_in_one_sentence(jetstream_engine: JetStreamEngine) -> None:
     one = JetStreamDestination(jetstream_engine.login, "a.b", "orders")
     with pytest.raises(StartError, match=r"'a\.b' cannot name a stream of JetStream"):
         await one.open(A)

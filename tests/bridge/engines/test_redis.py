@@ -93,7 +93,7 @@ async def test_one_broker_of_two_gives_a_deleted_stream_its_new_identity(redis_e
     await second.aclose()
 
 
-async def test_trim_bounds_the_stream_and_is_no_loss(redis_engine: RedisEngine) -> None:
+async def test_trim_bounds_the_stream_and_loses_nothing(redis_engine: RedisEngine) -> None:
     destination = RedisDestination(redis_engine.login, redis_engine.stream, "orders", trim=100)
     await destination.open(A)
     for first in range(0, 2000, 100):
@@ -114,7 +114,7 @@ async def test_fields_of_another_program_are_one_object(redis_engine: RedisEngin
     await origin.aclose()
 
 
-async def test_a_key_of_another_type_is_one_sentence(redis_engine: RedisEngine) -> None:
+async def test_a_key_of_another_type_is_reported_in_one_sentence(redis_engine: RedisEngine) -> None:
     redis_engine.plain.set(redis_engine.stream, "x")
     destination = RedisDestination(redis_engine.login, redis_engine.stream, "orders")
     with pytest.raises(StartError, match=r"orders at .* is not a stream; choose another name"):
@@ -122,7 +122,7 @@ async def test_a_key_of_another_type_is_one_sentence(redis_engine: RedisEngine) 
     await destination.aclose()
 
 
-async def test_a_position_that_no_bridge_wrote_is_one_sentence(redis_engine: RedisEngine) -> None:
+async def test_a_position_that_no_bridge_wrote_is_reported_in_one_sentence(redis_engine: RedisEngine) -> None:
     redis_engine.plain.hset("{orders}:tweetwire", f"{A}/orders", "nonsense")
     destination = RedisDestination(redis_engine.login, redis_engine.stream, "orders")
     with pytest.raises(StartError, match=r"has a position of .* that no bridge wrote: nonsense"):

@@ -101,7 +101,7 @@ def test_a_consumer_that_dies_on_receipt_ends_in_dead_letters_and_not_in_a_loop(
     assert events(fresh.type(fresh.connect(), PROMISE)) == [("b", 1), ("c", 1), ("d", 1), ("e", 1)]
 
 
-def test_a_begin_shows_that_the_arrival_of_an_event_is_not_what_ends_its_client(fresh: Core) -> None:
+def test_after_a_begin_the_arrival_of_an_event_is_not_suspected_of_ending_its_client(fresh: Core) -> None:
     for _ in range(20):
         fresh.disconnect(taking(fresh))
         session = taking(fresh)
@@ -197,7 +197,7 @@ def test_a_consumer_that_never_begins_ends_in_dead_letters_one_event_at_a_time(f
     assert fresh.type(session, "ack t @1") == ["+OK ack t 1"]
 
 
-def test_an_ack_is_a_word_too_so_a_consumer_that_acks_what_it_never_began_keeps_its_events(fresh: Core) -> None:
+def test_a_consumer_that_acks_events_without_begin_keeps_its_events(fresh: Core) -> None:
     session = taking(fresh)
     for offset in range(5):
         fresh.pass_time(9)
@@ -205,7 +205,7 @@ def test_an_ack_is_a_word_too_so_a_consumer_that_acks_what_it_never_began_keeps_
     assert strikes(fresh) == {}
 
 
-def test_an_event_that_a_busy_client_passes_over_is_taken_from_it_in_the_end(fresh: Core) -> None:
+def test_a_busy_client_loses_an_event_that_it_never_begins(fresh: Core) -> None:
     session = taking(fresh)
     fresh.type(session, "ack t @1 @2 @3 @4")
     suspects = fresh.broker.topics["t"].subscriptions["s"].suspects
@@ -218,7 +218,7 @@ def test_an_event_that_a_busy_client_passes_over_is_taken_from_it_in_the_end(fre
     assert strikes(fresh) == {}
 
 
-def test_new_events_after_a_long_rest_have_their_whole_time(fresh: Core) -> None:
+def test_new_events_after_a_long_pause_have_the_whole_timeout(fresh: Core) -> None:
     session = taking(fresh)
     fresh.type(session, "ack t @0 @1 @2 @3 @4")
     fresh.pass_time(9.5)
@@ -234,21 +234,21 @@ def test_extend_begins_an_event_that_was_not_begun(fresh: Core) -> None:
     assert strikes(fresh) == {3: 1}
 
 
-def test_a_begin_again_changes_nothing_and_one_of_nothing_in_flight_is_stale(fresh: Core) -> None:
+def test_a_repeated_begin_changes_nothing_and_a_begin_without_an_event_in_flight_is_stale(fresh: Core) -> None:
     session = taking(fresh)
     fresh.type(session, "begin t @0")
     fresh.pass_time(6)
     assert fresh.type(session, "begin t @0 @1") == ["+OK begin t 2"]
     wait(fresh, session, 5)
     assert strikes(fresh) == {0: 1}
-    assert fresh.type(session, "begin t @77") == ["-ERR stale nothing of that is in flight on this connection"]
+    assert fresh.type(session, "begin t @77") == ["-ERR stale none of these events is in flight on this connection"]
 
 
 def test_hello_quiet_drops_the_replies_to_begin(fresh: Core) -> None:
     session = taking(fresh)
     fresh.type(session, "hello me quiet")
     assert fresh.type(session, "begin t @0", "begin t @99", "ping") == [
-        "-ERR stale nothing of that is in flight on this connection",
+        "-ERR stale none of these events is in flight on this connection",
         "+PONG",
     ]
 
@@ -263,7 +263,7 @@ def test_a_promise_that_comes_too_late_is_refused_and_changes_nothing(fresh: Cor
     assert fresh.type(session, "begin t @0")[0].startswith("-ERR stale")
 
 
-def test_a_promise_stays_when_the_connection_subscribes_again_without_the_word(fresh: Core) -> None:
+def test_the_promise_stays_if_the_connection_subscribes_again_without_begins(fresh: Core) -> None:
     session = taking(fresh)
     fresh.type(session, "sub t as=s prefetch=7")
     fresh.type(session, "begin t @0")
@@ -271,7 +271,7 @@ def test_a_promise_stays_when_the_connection_subscribes_again_without_the_word(f
     assert strikes(fresh) == {0: 1}
 
 
-def test_events_that_never_left_for_a_lost_consumer_are_no_suspects(fresh: Core) -> None:
+def test_events_that_were_never_sent_to_a_lost_consumer_are_not_suspects(fresh: Core) -> None:
     for _ in range(10):
         session = fresh.connect()
         (promise,) = parse_lines([PROMISE.encode()], 100)
@@ -290,7 +290,7 @@ def test_events_that_never_left_for_a_lost_consumer_are_no_suspects(fresh: Core)
         max_size=40,
     )
 )
-def test_only_what_was_begun_or_refused_or_first_in_two_losses_has_strikes(steps: list[tuple[str, int]]) -> None:
+def test_only_events_begun_or_nacked_or_first_in_two_losses_have_strikes(steps: list[tuple[str, int]]) -> None:
     core = Core("t")
     core.type(core.connect(), *(f'pub t {{"id":"{id_}","msg":1}}' for id_ in "abcde"))
     session = core.connect()
@@ -322,7 +322,7 @@ def test_only_what_was_begun_or_refused_or_first_in_two_losses_has_strikes(steps
 
 
 @pytest.mark.anyio
-async def test_both_clients_begin_what_is_suspect(shared_broker: BrokerProcess, topic: str) -> None:
+async def test_both_clients_begin_suspects(shared_broker: BrokerProcess, topic: str) -> None:
     options: Any = {"as_": "s", "from_": "earliest", "prefetch": 10, "begins": True, "create": True}
     async with Client(shared_broker.address, name="async") as client:
         for number in range(3):

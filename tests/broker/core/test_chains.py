@@ -79,7 +79,7 @@ def test_an_id_of_several_events_means_the_newest_one_before_its_child() -> None
     assert [event["offset"] for event in chain(core, session, "t", "a")["events"]] == [2, 3, 4]
 
 
-def test_two_that_name_each_other_come_to_an_end() -> None:
+def test_two_events_that_name_each_other_cause_no_endless_loop() -> None:
     core = Core()
     session = core.connect()
     events = (
@@ -90,7 +90,7 @@ def test_two_that_name_each_other_come_to_an_end() -> None:
     assert shape(chain(core, session, "t", "c")) == [(0, "t", "c")]
 
 
-def test_a_parent_that_is_not_there_is_named_and_a_long_chain_is_cut() -> None:
+def test_a_missing_parent_is_named_and_a_long_chain_is_cut() -> None:
     core = Core()
     session = core.connect()
     publish_child(core, session, "t", "n0", "long gone")

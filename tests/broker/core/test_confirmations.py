@@ -47,7 +47,9 @@ def test_after_the_time_the_reply_names_the_promise_that_is_kept(core: Core, pub
     assert core.receive(publisher) == ["+OK pub t 0 synced", "+PONG"]
 
 
-def test_a_topic_says_what_its_confirmations_wait_for(core: Core, publisher: Session, bridge: Session) -> None:
+def test_a_topic_sets_the_marks_that_its_confirmations_wait_for(
+    core: Core, publisher: Session, bridge: Session
+) -> None:
     assert core.type(bridge, "confirm t") == ["+OK confirm t after=none within=5s"]
     assert core.type(bridge, "confirm t after=b,a,b within=500ms") == ["+OK confirm t after=a,b within=500ms"]
     assert core.type(bridge, "confirm t within=2s") == ["+OK confirm t after=a,b within=2s"]

@@ -32,7 +32,7 @@ def read(core: Core, topic: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
-def test_delayed_retries_do_not_fill_the_window(core: Core) -> None:
+def test_delayed_retries_do_not_fill_the_prefetch(core: Core) -> None:
     session = core.connect()
     core.type(session, "sub t as=s prefetch=2 backoff=1h tries=9")
     core.publish("a", "b")
@@ -43,7 +43,7 @@ def test_delayed_retries_do_not_fill_the_window(core: Core) -> None:
     assert answer(core, session, "explain t a as=s")["for_ms"] == 3_600_000
 
 
-def test_with_no_reader_what_was_in_flight_is_pending_at_once(core: Core) -> None:
+def test_events_in_flight_are_pending_as_soon_as_the_last_reader_leaves(core: Core) -> None:
     session = core.connect()
     core.type(session, "sub t as=s")
     core.publish("a")
@@ -53,7 +53,7 @@ def test_with_no_reader_what_was_in_flight_is_pending_at_once(core: Core) -> Non
     assert (stats["pending"], stats["in_flight"], stats["consumers"]) == (1, 0, 0)
 
 
-def test_the_timer_starts_when_the_bytes_have_left_and_extend_restarts_it(core: Core) -> None:
+def test_the_timeout_starts_when_the_bytes_were_sent_and_extend_restarts_it(core: Core) -> None:
     session = core.connect()
     core.type(session, "sub t as=s timeout=5s")
     core.publish("a")
@@ -82,7 +82,7 @@ def test_an_event_that_is_extended_before_its_sending_has_ended_still_times_out(
     assert [line[:8] for line in core.receive(session)] == ['{"try":2']
 
 
-def test_one_events_timeout_touches_no_other(core: Core) -> None:
+def test_the_timeout_of_one_event_affects_no_other(core: Core) -> None:
     session = core.connect()
     core.type(session, "sub t as=s prefetch=10 timeout=5s")
     core.publish("a")
@@ -95,7 +95,7 @@ def test_one_events_timeout_touches_no_other(core: Core) -> None:
     assert core.type(session, "ack t b") == ["+OK ack t 1"]
 
 
-def test_an_event_that_failed_all_tries_is_a_dead_letter_with_the_consumers_words(core: Core) -> None:
+def test_an_event_that_failed_all_tries_is_a_dead_letter_with_the_consumers_errors(core: Core) -> None:
     session = core.connect()
     core.type(session, "hello billing", "sub t as=s tries=3 timeout=5s")
     core.publish("a", priority=4)
@@ -115,7 +115,7 @@ def test_an_event_that_failed_all_tries_is_a_dead_letter_with_the_consumers_word
     assert msg["first_at"] <= msg["last_at"] == core.now_ms
 
 
-def test_causes_that_are_no_strikes_do_not_kill(core: Core) -> None:
+def test_causes_that_do_not_count_as_strikes_make_no_dead_letter(core: Core) -> None:
     core.type(core.connect(), "sub t as=s tries=1 strikes=nack")
     core.publish("a")
     for _ in range(5):
@@ -179,7 +179,7 @@ def test_an_event_of_dead_letters_never_becomes_a_dead_letter(core: Core) -> Non
     assert len(read(core, "dead_letters")) == 1
 
 
-def test_priority_with_a_window_of_one_passes_ten_thousand_low_ones(core: Core) -> None:
+def test_with_prefetch_1_an_event_of_high_priority_passes_ten_thousand_low_ones(core: Core) -> None:
     session = core.connect()
     core.publish(*map(str, range(100)))
     core.type(session, "sub t as=s from=earliest")
@@ -187,7 +187,7 @@ def test_priority_with_a_window_of_one_passes_ten_thousand_low_ones(core: Core) 
     assert ids(core.type(session, "ack t @0")) == ["high"]
 
 
-def test_a_low_event_goes_out_within_max_wait_under_constant_high_load(core: Core) -> None:
+def test_an_event_of_low_priority_is_delivered_within_max_wait_under_constant_load_of_high_priority(core: Core) -> None:
     session = core.connect()
     core.publish("low")
     core.publish("first", priority=9)
@@ -201,7 +201,7 @@ def test_a_low_event_goes_out_within_max_wait_under_constant_high_load(core: Cor
     assert 10_000 <= core.now_ms - began <= 11_000
 
 
-def test_events_of_a_backlog_older_than_max_wait_come_in_the_order_of_their_age(core: Core) -> None:
+def test_events_of_a_backlog_older_than_max_wait_are_delivered_in_the_order_of_their_age(core: Core) -> None:
     for number in range(6):
         core.publish(str(number), priority=number % 2)
         core.pass_time(1)
@@ -233,7 +233,7 @@ def test_a_subscription_without_a_name_ends_with_its_connection(core: Core) -> N
     assert answer(core, core.connect(), "stats")["topics"]["t"]["subscriptions"] == {}
 
 
-def test_an_id_that_stands_twice_means_the_oldest(core: Core) -> None:
+def test_an_id_of_several_events_in_flight_means_the_oldest(core: Core) -> None:
     session = core.connect()
     core.type(session, "sub t as=s prefetch=5")
     core.publish("a", "a", "b")
@@ -242,13 +242,13 @@ def test_an_id_that_stands_twice_means_the_oldest(core: Core) -> None:
     assert list(core.broker.topics["t"].subscriptions["s"].consumers[0].in_flight) == [1, 2]
 
 
-def test_acks_name_many_refs_and_count_what_they_settle(core: Core) -> None:
+def test_acks_name_many_refs_and_count_the_settled_events(core: Core) -> None:
     session = core.connect()
     core.type(session, "sub t as=s prefetch=9")
     core.publish(*"abcd")
     core.receive(session)
     assert core.type(session, "ack t @0 b @99 nothing") == ["+OK ack t 2"]
-    assert core.type(session, "ack t @0") == ["-ERR stale nothing of that is in flight on this connection"]
+    assert core.type(session, "ack t @0") == ["-ERR stale none of these events is in flight on this connection"]
     assert core.type(session, "hello me quiet", "ack t @2 @3", "ping") == ["+OK hello me", "+PONG"]
 
 
@@ -263,7 +263,7 @@ def test_hello_resume_attaches_to_the_subscriptions_of_the_client(core: Core) ->
     assert ids([event]) == ["a"]
 
 
-def test_a_policy_given_again_changes_what_it_names_and_survives(core: Core) -> None:
+def test_a_later_sub_changes_only_the_given_options_of_the_policy_and_they_survive(core: Core) -> None:
     session = core.connect()
     core.type(session, "sub t as=s tries=7 timeout=9s", "sub t as=s backoff=2s")
     core.restart()
@@ -271,7 +271,7 @@ def test_a_policy_given_again_changes_what_it_names_and_survives(core: Core) -> 
     assert (policy.tries, policy.timeout_ms, policy.backoff_ms) == (7, 9000, 2000)
 
 
-def test_tries_and_their_words_survive_a_restart(core: Core) -> None:
+def test_tries_and_their_errors_survive_a_restart(core: Core) -> None:
     session = core.connect()
     core.type(session, "sub t as=s tries=3")
     core.publish("a")
@@ -297,7 +297,7 @@ def test_a_subscription_begins_at_an_offset_or_a_time(core: Core) -> None:
     assert ids(core.type(core.connect(), "sub t from=2100-01-01 prefetch=9")) == []
 
 
-def test_explain_says_where_an_event_stands(core: Core) -> None:
+def test_explain_reports_the_state_of_an_event(core: Core) -> None:
     session, teller = core.connect(), core.connect()
     core.type(session, "hello worker", "sub t as=s tries=1")
     core.publish(*"abcd")
@@ -368,7 +368,7 @@ def test_refused_events_are_kept_up_to_a_bound(core: Core) -> None:
     assert len(read(core, "rejected_lines")) == 100
 
 
-def test_a_failed_write_refuses_what_was_accepted_and_nothing_else(core: Core) -> None:
+def test_a_failed_write_refuses_the_accepted_events_and_no_others(core: Core) -> None:
     session = core.connect()
     core.publish("a")
     core.hold = True
@@ -381,7 +381,7 @@ def test_a_failed_write_refuses_what_was_accepted_and_nothing_else(core: Core) -
     assert [event["id"] for event in read(core, "t")] == ["a", "c"]
 
 
-def test_a_sequence_that_could_not_be_stored_may_come_again(core: Core) -> None:
+def test_a_sequence_that_could_not_be_stored_may_be_sent_again(core: Core) -> None:
     session = core.connect()
     line = 'pub t {"id":"a","msg":1,"producer":"p","sequence":5}'
     core.fail_with = "Input/output error"
@@ -428,7 +428,7 @@ def test_producers_and_checkpoints_survive_a_restart(core: Core) -> None:
     assert core.type(session, "last t nobody") == ["+OK last t nobody null"]
 
 
-def test_a_drain_gives_back_without_a_failed_try(core: Core) -> None:
+def test_a_drain_returns_events_without_a_failed_try(core: Core) -> None:
     session = core.connect()
     core.type(session, "sub t as=s")
     core.publish("a")
@@ -439,7 +439,7 @@ def test_a_drain_gives_back_without_a_failed_try(core: Core) -> None:
     assert core.type(core.connect(), "sub t as=s")[1].startswith('{"topic":"t","offset":0,')
 
 
-def test_a_reader_that_takes_nothing_has_a_bounded_outbox(core: Core) -> None:
+def test_a_client_that_reads_nothing_has_a_bounded_outbox(core: Core) -> None:
     session = core.connect()
     core.type(session, "sub t as=s prefetch=100000")
     text = "x" * 10_000
@@ -450,7 +450,7 @@ def test_a_reader_that_takes_nothing_has_a_bounded_outbox(core: Core) -> None:
     assert len(core.receive(session)) == 500
 
 
-def test_lanes_forget_what_everybody_has_passed_and_come_back_from_the_index(core: Core) -> None:
+def test_lanes_forget_offsets_that_all_subscriptions_have_passed_and_read_them_again_from_the_index(core: Core) -> None:
     session = core.connect()
     core.type(session, "sub t as=s prefetch=100000")
     publisher = core.connect()
@@ -546,7 +546,7 @@ def test_a_stored_event_is_confirmed_after_a_refused_neighbour() -> None:
     assert ids(core.type(other, "read t earliest")) == ["a", "b"]
 
 
-def test_the_end_of_a_subscription_keeps_the_prefetch_of_a_client_that_is_gone() -> None:
+def test_the_end_of_a_subscription_keeps_the_prefetch_of_an_absent_client() -> None:
     core = Core("t", "u")
     session, other = core.connect(), core.connect()
     core.type(session, "hello c", "sub t as=s prefetch=6000", "sub u as=x prefetch=10")
@@ -560,7 +560,7 @@ def test_the_end_of_a_subscription_keeps_the_prefetch_of_a_client_that_is_gone()
     assert ids(core.type(core.connect(), "hello c resume")) == ["a"]
 
 
-def test_the_failed_tries_of_a_settled_event_do_not_come_back_with_a_restart() -> None:
+def test_the_failed_tries_of_a_settled_event_are_not_restored_by_a_restart() -> None:
     core = Core("t")
     core.publish("high", priority=1)
     core.publish("a", "b", "c")

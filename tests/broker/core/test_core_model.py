@@ -93,7 +93,7 @@ class Delivery(RuleBasedStateMachine):
         offset = data.draw(st.sampled_from(self.in_flight()))
         other = next(s for number, s in self.sessions.items() if number != self.place[offset])
         assert self.core.type(other, f"ack t @{offset}") == [
-            "-ERR stale nothing of that is in flight on this connection"
+            "-ERR stale none of these events is in flight on this connection"
         ]
 
     @precondition(lambda self: self.sessions)

@@ -18,7 +18,7 @@ class InFlight(set[int]):
         return super().__contains__(offset)
 
 
-def test_an_event_fails_at_its_last_deadline_alone() -> None:
+def test_an_event_times_out_only_at_its_last_deadline() -> None:
     deadlines, in_flight = Deadlines(), {1, 2}
     deadlines.add([1, 2], 1000, in_flight)
     deadlines.move(1, 1500, in_flight)
@@ -28,7 +28,7 @@ def test_an_event_fails_at_its_last_deadline_alone() -> None:
     assert deadlines.next is None
 
 
-def test_one_event_tried_a_hundred_thousand_times_is_looked_at_a_few_times_each() -> None:
+def test_a_hundred_thousand_tries_of_one_event_cost_a_few_lookups_each() -> None:
     deadlines, in_flight = Deadlines(), InFlight({7})
     for number in range(100_000):
         deadlines.suspend(7)
@@ -40,7 +40,7 @@ def test_one_event_tried_a_hundred_thousand_times_is_looked_at_a_few_times_each(
     assert deadlines.expired(last + STEP_MS, in_flight) == [7]
 
 
-def test_many_events_in_flight_are_looked_at_a_few_times_each() -> None:
+def test_many_events_in_flight_cost_a_few_lookups_each() -> None:
     deadlines, in_flight = Deadlines(), InFlight(range(100_000))
     for first in range(0, 100_000, 10):
         deadlines.add(list(range(first, first + 10)), 30_000 + first, in_flight)

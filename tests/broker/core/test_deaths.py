@@ -33,7 +33,7 @@ def let_die(core: Core, *offsets: int) -> None:
 
 
 @pytest.mark.parametrize("is_folded", [False, True])
-def test_an_event_whose_letter_was_not_written_is_not_delivered_after_a_restart_and_gets_it(
+def test_an_event_without_its_dead_letter_is_not_delivered_after_a_restart_and_gets_the_letter(
     core: Core, *, is_folded: bool
 ) -> None:
     core.publish("0", "1")
@@ -50,7 +50,7 @@ def test_an_event_whose_letter_was_not_written_is_not_delivered_after_a_restart_
         assert (len(letters(core)), dead(core)) == (2, [(1, 1), (0, 0)])
 
 
-def test_an_event_whose_letter_was_written_before_the_end_gets_no_other(core: Core) -> None:
+def test_an_event_whose_dead_letter_was_stored_before_a_kill_gets_no_second_one(core: Core) -> None:
     core.publish("0")
     let_die(core, 0)
     # The broker was killed before it could note that the letter is stored.
@@ -73,7 +73,7 @@ def test_a_dead_letter_whose_place_is_taken_is_written_at_the_next_place(core: C
     assert dead(core) == [(0, 1), (1, 0)]
 
 
-def test_a_letter_that_a_full_disk_does_not_take_waits_and_its_event_is_not_delivered(core: Core) -> None:
+def test_a_dead_letter_that_a_full_disk_refuses_waits_and_its_event_is_not_delivered(core: Core) -> None:
     core.publish("0")
     core.fail_with = "No space left on device"
     let_die(core, 0)

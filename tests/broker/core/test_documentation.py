@@ -27,7 +27,7 @@ def pub(id_: str, msg: object, **members: object) -> str:
     return "pub t " + json.dumps({"id": id_, "msg": msg, **members})
 
 
-def test_a_schema_refuses_what_does_not_meet_it_and_names_the_place() -> None:
+def test_a_schema_refuses_events_that_do_not_match_and_names_the_place() -> None:
     core = Core()
     session = core.connect()
     assert core.type(session, f"schema t {json.dumps(TWEET)}") == ["+OK schema t"]
@@ -106,7 +106,7 @@ def test_a_wrong_schema_or_description_is_refused_and_changes_nothing(line: str,
 
 
 @pytest.mark.parametrize("is_folded", [False, True])
-def test_documents_are_in_topics_and_outlive_a_restart(is_folded: bool) -> None:
+def test_the_documentation_is_in_topics_and_survives_a_restart(is_folded: bool) -> None:
     core = Core()
     session = core.connect()
     assert core.type(

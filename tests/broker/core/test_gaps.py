@@ -1,4 +1,4 @@
-"""A refused event of a producer: later ones are refused until it comes again, so that it is not lost as a duplicate."""
+"""A refused event of a producer: later ones are refused until it is sent again, so that it is not lost as a duplicate."""
 
 import json
 from typing import Any
@@ -69,7 +69,7 @@ def test_another_connection_waits_too(core: Core, session: Session) -> None:
     assert codes(core.type(core.connect(), line(3))) == ["out_of_sequence"]
 
 
-def test_pipelined_events_wait_although_the_first_refused_event_has_come(core: Core, session: Session) -> None:
+def test_pipelined_events_wait_although_the_first_refused_event_has_arrived(core: Core, session: Session) -> None:
     core.type(session, line(1), line(2, "x"), line(3), line(4))
     assert codes(core.type(session, line(2), line(5), line(3), line(6))) == [
         "ok",
@@ -80,14 +80,14 @@ def test_pipelined_events_wait_although_the_first_refused_event_has_come(core: C
     assert codes(core.type(session, line(4), line(5), line(6), line(7))) == ["ok"] * 4
 
 
-def test_an_event_that_is_refused_again_is_still_waited_for(core: Core, session: Session) -> None:
+def test_later_sequences_still_wait_for_an_event_that_is_refused_again(core: Core, session: Session) -> None:
     core.type(session, line(1), line(2, "x"), line(3))
     assert codes(core.type(session, line(2, "y"), line(3), line(2), line(3))) == [
         *("schema", "out_of_sequence", "ok", "ok")
     ]
 
 
-def test_a_producer_gives_up_what_was_refused_and_last_shows_where_it_stands(core: Core, session: Session) -> None:
+def test_a_producer_gives_up_refused_events_and_last_shows_its_position(core: Core, session: Session) -> None:
     core.type(session, line(1), line(2, "x"), line(3))
     assert core.type(session, "last t p") == [
         '+OK last t p {"offset":0,"sequence":1,"checkpoint":null,"refused":[2,3]}'
@@ -103,7 +103,7 @@ def test_skip_beyond_the_last_refused_one_gives_up_all(core: Core, session: Sess
     assert codes(core.type(session, line(10))) == ["ok"]
 
 
-def test_the_first_event_of_a_producer_is_waited_for(core: Core, session: Session) -> None:
+def test_later_sequences_wait_for_the_first_event_of_a_producer(core: Core, session: Session) -> None:
     assert codes(core.type(session, line(1, "x"), line(2), line(1), line(2))) == [
         "schema",
         "out_of_sequence",
@@ -128,12 +128,12 @@ HIDING = [
 
 
 @pytest.mark.parametrize("refused", HIDING)
-def test_a_line_that_is_no_event_is_waited_for(core: Core, session: Session, refused: str) -> None:
+def test_later_sequences_wait_for_a_line_that_is_not_an_event(core: Core, session: Session, refused: str) -> None:
     assert codes(core.type(session, line(1), refused, line(3)))[2] == "out_of_sequence"
     assert codes(core.type(session, line(2), line(3), line(4))) == ["ok"] * 3
 
 
-def test_a_line_that_is_too_long_is_waited_for_on_every_topic(core: Core, session: Session) -> None:
+def test_after_a_line_that_is_too_long_sequences_wait_on_every_topic(core: Core, session: Session) -> None:
     core.type(session, line(1), line(1, topic="u"))
     core.broker.refuse(session, Refusal("too_long", "max=10"), core.now_ms)
     assert codes(core.type(session, line(3), line(3, topic="u")))[1:] == ["out_of_sequence"] * 2
@@ -145,7 +145,7 @@ def test_a_typing_error_without_a_sequence_holds_up_nothing(core: Core, session:
     assert codes(core.type(session, line(10), "pub t hello", line(30))) == ["ok", "bad_json", "ok"]
 
 
-def test_a_refusal_without_permission_holds_up_its_own_connection_alone(core: Core, session: Session) -> None:
+def test_a_refusal_without_permission_delays_only_its_own_connection(core: Core, session: Session) -> None:
     core.type(session, line(1))
     stranger = core.connect()
     stranger.access = Access("eve", ("u",), ("u",))
@@ -157,7 +157,7 @@ def test_a_refusal_without_permission_holds_up_its_own_connection_alone(core: Co
     )
 
 
-def test_a_run_that_is_refused_as_a_whole_is_waited_for(core: Core, session: Session) -> None:
+def test_later_sequences_wait_for_a_run_that_is_refused_as_a_whole(core: Core, session: Session) -> None:
     session.access = Access("p", ("u",), ())
     assert codes(core.type(session, line(1), line(2))) == ["forbidden"] * 2
     session.access = Access("p", ("t",), ())
@@ -166,7 +166,9 @@ def test_a_run_that_is_refused_as_a_whole_is_waited_for(core: Core, session: Ses
     ]
 
 
-def test_events_that_could_not_be_stored_are_waited_for_to_the_last(core: Core, session: Session) -> None:
+def test_later_events_wait_until_all_events_that_could_not_be_stored_were_sent_again(
+    core: Core, session: Session
+) -> None:
     core.type(session, line(1))
     core.fail_with = "No space left on device"
     assert codes(core.type(session, line(2), line(3), line(4))) == ["disk"] * 3
@@ -176,14 +178,14 @@ def test_events_that_could_not_be_stored_are_waited_for_to_the_last(core: Core, 
     ]
 
 
-def test_producers_without_end_are_forgotten_the_oldest_first(core: Core, session: Session) -> None:
+def test_of_too_many_producers_the_oldest_are_forgotten_first(core: Core, session: Session) -> None:
     core.type(session, *(line(1, "x", producer=f"p{n}") for n in range(3000)))
     assert codes(core.type(session, line(2, producer="p2999"))) == ["out_of_sequence"]
     assert len(core.broker.topics["t"].producers.gaps.of) <= 1000
 
 
 @given(bad=st.sets(st.integers(0, 19)), window=st.integers(1, 20))
-def test_a_publisher_that_sends_again_what_was_refused_loses_nothing(bad: set[int], window: int) -> None:
+def test_a_publisher_that_sends_refused_events_again_loses_nothing(bad: set[int], window: int) -> None:
     """The publisher sends a window without waiting. It sends the events again, repaired, from the first refused one on."""
     core = Core("t")
     core.type(core.connect(), SCHEMA)
@@ -202,7 +204,7 @@ def event(sequence: int, msg: Any = 1) -> Event:
 
 
 @pytest.mark.anyio
-async def test_the_python_publisher_raises_and_continues_after_a_repair_or_a_skip(
+async def test_the_async_publisher_raises_and_continues_after_a_repair_or_a_skip(
     shared_broker: BrokerProcess, topic: str
 ) -> None:
     async with Client(shared_broker.address) as client:
@@ -222,7 +224,7 @@ async def test_the_python_publisher_raises_and_continues_after_a_repair_or_a_ski
         assert [one.sequence for one in (await client.read(topic, 0)).events] == [1, 3, 4, 5]
 
 
-def test_the_blocking_client_raises_and_gives_up_what_was_refused(shared_broker: BrokerProcess, topic: str) -> None:
+def test_the_blocking_client_raises_and_can_give_up_refused_events(shared_broker: BrokerProcess, topic: str) -> None:
     with SyncClient(shared_broker.address) as client:
         client.command(f'schema {topic} {{"type":"integer"}}')
         with pytest.raises(Refusal, match="schema"):

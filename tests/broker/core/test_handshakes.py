@@ -33,11 +33,11 @@ def subscribed(core: Core, name: str = "ann", options: str = "prefetch=10") -> t
     return session, [json.loads(line)["id"] for line in lines]
 
 
-def test_the_documents_table_is_the_one_that_is_carried_out() -> None:
+def test_the_table_in_the_documentation_is_the_one_in_use() -> None:
     assert markdown() in DOCUMENT.read_text()
 
 
-def test_the_table_is_closed_and_every_half_comes_to_its_end() -> None:
+def test_the_table_is_closed_and_every_half_reaches_its_end() -> None:
     ends = {
         Half.BROKER_PUBLISHING: State.STORED,
         Half.CLIENT_PUBLISHING: State.CONFIRMED,
@@ -58,7 +58,7 @@ def test_the_table_is_closed_and_every_half_comes_to_its_end() -> None:
     assert move(Half.BROKER_PUBLISHING, State.NOTHING, Step.PUBREL) is None
 
 
-def test_a_message_is_stored_once_however_often_each_step_is_said() -> None:
+def test_a_message_is_stored_once_however_often_each_step_is_sent() -> None:
     core = Core()
     session = named(core)
     assert core.type(session, *[f"pub2 t {EVENT}"] * 3, *["pubrel t e1"] * 3, f"pub2 t {EVENT}", "pubrel t e1") == [
@@ -100,7 +100,9 @@ def test_each_step_may_be_repeated_after_a_restart(is_folded: bool) -> None:
 
 @pytest.mark.parametrize("is_written", [False, True])
 @pytest.mark.parametrize("is_folded", [False, True])
-def test_a_broker_that_dies_while_it_stores_knows_by_its_log_whether_it_did(is_written: bool, is_folded: bool) -> None:
+def test_a_broker_killed_while_it_stores_a_message_finds_in_its_log_whether_it_did(
+    is_written: bool, is_folded: bool
+) -> None:
     core = Core()
     session = named(core)
     core.type(session, f"pub2 t {EVENT}")
@@ -164,9 +166,9 @@ def test_a_sequence_within_a_handshake_counts() -> None:
 @pytest.mark.parametrize(
     ("line", "reply"),
     [
-        ("pubrel t nobody", "-ERR no_event nothing is held under that id; send it with pub2 first"),
-        ("pubrec t @0", "-ERR stale nothing of that is in flight on this connection, or was taken by this client"),
-        ("pubcomp t @0", "-ERR stale nothing of that is in flight on this connection, or was taken by this client"),
+        ("pubrel t nobody", "-ERR no_event no message is held under that id; send it with pub2 first"),
+        ("pubrec t @0", "-ERR stale no such event is in flight on this connection, or was taken by this client"),
+        ("pubcomp t @0", "-ERR stale no such event is in flight on this connection, or was taken by this client"),
         (
             'pub2 t {"id":"a b","msg":1}',
             "-ERR bad_event an id for pub2 is one word, with no white space",
@@ -205,11 +207,11 @@ def test_a_message_must_meet_the_schema_when_it_is_given() -> None:
     core.type(session, 'schema t {"type":"integer"}')
     assert core.type(session, f"pub2 t {EVENT}", "pubrel t e1") == [
         '-ERR schema msg: {"n":1} is not of type "integer"',
-        "-ERR no_event nothing is held under that id; send it with pub2 first",
+        "-ERR no_event no message is held under that id; send it with pub2 first",
     ]
 
 
-def test_an_event_is_taken_once_however_often_each_step_is_said() -> None:
+def test_an_event_is_taken_once_however_often_each_step_is_sent() -> None:
     core = Core()
     core.type(named(core, "pub"), f"pub t {EVENT}")
     session, events = subscribed(core)
@@ -272,7 +274,7 @@ def test_a_taken_event_counts_towards_the_prefetch_until_it_is_done_also_on_a_ne
     assert (reply, json.loads(line)["id"]) == ("+OK comp t @0", "e1")
 
 
-def test_an_ended_name_starts_from_the_beginning() -> None:
+def test_a_name_whose_subscription_has_ended_starts_from_the_beginning() -> None:
     core = Core()
     core.type(named(core, "pub"), f"pub t {EVENT}")
     session, _ = subscribed(core)

@@ -59,7 +59,7 @@ def test_replies_keep_the_order_of_commands_whose_reports_take_steps() -> None:
     ] * 9
 
 
-def test_stats_of_a_topic_has_the_form_of_stats_and_shows_that_topic_alone() -> None:
+def test_stats_of_a_topic_has_the_form_of_stats_and_shows_only_that_topic() -> None:
     core = Core("t", "u")
     session = core.connect()
     core.type(session, "sub t as=s", 'pub t {"id":"1","msg":1}')
@@ -71,7 +71,7 @@ def test_stats_of_a_topic_has_the_form_of_stats_and_shows_that_topic_alone() -> 
 
 
 @pytest.mark.anyio
-async def test_many_who_ask_for_stats_in_one_tick_are_answered_from_one_making(
+async def test_many_requests_for_stats_in_one_tick_share_one_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made: list[str] = []
@@ -135,7 +135,7 @@ def test_an_event_is_explained_by_its_id_after_a_restart_and_beyond_the_memory_o
     assert body(reply, 4)["state"] == "waiting"
 
 
-def test_an_id_means_what_is_in_flight_first_then_what_is_dead_then_the_newest() -> None:
+def test_an_id_means_an_event_in_flight_else_a_dead_one_else_the_newest() -> None:
     core = Core("t")
     session = core.connect()
     core.type(session, "sub t as=s tries=1 prefetch=1")
@@ -162,8 +162,8 @@ def test_ids_of_many_events_in_flight_are_learnt_once_and_each_settles_its_event
     core.receive(session)
     assert core.type(session, "ack t e2999 e0", "ack t e0", "ack t nobody", "nack t e1500", "ping")[:3] == [
         "+OK ack t 2",
-        "-ERR stale nothing of that is in flight on this connection",
-        "-ERR stale nothing of that is in flight on this connection",
+        "-ERR stale none of these events is in flight on this connection",
+        "-ERR stale none of these events is in flight on this connection",
     ]
     assert core.broker.topics["t"].subscriptions["s"].settled == 2
 
@@ -191,7 +191,7 @@ def test_dead_events_are_redriven_by_their_ids_after_a_restart_and_an_unknown_on
         core.type(session, f"nack t @{number}")
     core.restart()
     session = core.connect()
-    assert core.type(session, "redrive t as=s e3 nobody") == ["-ERR no_event nobody is no dead event of s"]
+    assert core.type(session, "redrive t as=s e3 nobody") == ["-ERR no_event nobody is not a dead event of s"]
     assert core.type(session, "redrive t as=s e3 @4 e3") == ["+OK redrive t 2"]
     assert len(core.broker.topics["t"].subscriptions["s"].dead) == 8
 

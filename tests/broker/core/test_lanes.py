@@ -60,5 +60,5 @@ def check(lane: Lane, stored: bytes) -> None:
 
 
 @given(st.binary(max_size=300))
-def test_the_priorities_of_a_stretch_are_those_that_stand_in_it(priorities: bytes) -> None:
+def test_the_priorities_of_a_stretch_are_those_of_its_events(priorities: bytes) -> None:
     assert _distinct(priorities) == set(priorities)

@@ -79,7 +79,7 @@ def test_an_event_on_its_way_when_a_subscription_ends_does_not_reach_the_next_of
     assert core.broker.topics["t"].subscriptions["s"].dead == {}
 
 
-def test_a_member_that_ends_its_subscription_gets_the_reply_alone(core: Core) -> None:
+def test_a_member_that_ends_its_subscription_gets_only_the_reply(core: Core) -> None:
     session, other = core.connect(), core.connect()
     core.type(session, "sub t as=s")
     core.type(other, "sub t as=s")

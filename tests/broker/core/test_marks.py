@@ -149,7 +149,7 @@ def test_a_log_that_lost_its_end_continues_at_the_mark(marked: Marked) -> None:
     assert marked.type('pub t {"id":"n","msg":1}') == "+OK pub t 10 synced"
 
 
-def test_retention_keeps_what_a_mark_has_not_passed(marked: Marked) -> None:
+def test_retention_keeps_events_that_a_mark_has_not_passed(marked: Marked) -> None:
     marked.type("retain t bytes=0B")
     marked.type("mark t as=slow @2")
     marked.type("mark t as=fast @9")
@@ -177,7 +177,7 @@ def test_at_most_removes_events_above_a_mark_and_counts_them(marked: Marked) -> 
     assert (stats["offset"], stats["overtaken"]) == (2, found.below - 2)
 
 
-def test_a_purge_leaves_the_mark_and_counts_what_it_took(marked: Marked) -> None:
+def test_a_purge_keeps_the_mark_and_counts_the_removed_events(marked: Marked) -> None:
     marked.type("mark t as=m @2 except @1")
     marked.type("purge t before=6")
     (mark,) = marked.marks()

@@ -66,7 +66,7 @@ def test_a_free_key_goes_to_any_consumer(core: Core) -> None:
     assert sorted(one) == [0, 2], "offset 1 waits for offset 0, while another consumer has room"
 
 
-def test_the_next_event_of_a_key_goes_out_when_the_previous_one_is_settled(core: Core) -> None:
+def test_the_next_event_of_a_key_is_delivered_when_the_previous_one_is_settled(core: Core) -> None:
     (session,) = attached(core, 1, prefetch=1)
     publish(core, "a", "a", "a")
     assert received(core, session) == [0]

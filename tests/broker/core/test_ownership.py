@@ -72,7 +72,7 @@ def test_an_old_subscription_belongs_to_the_first_user_and_to_those_who_had_it(c
     assert codes(core.type(alice, "sub t as=single")) == ["forbidden"]
 
 
-def test_claiming_a_subscription_keeps_what_it_had_settled_and_failed(core: Core) -> None:
+def test_claiming_a_subscription_keeps_its_settled_and_failed_events(core: Core) -> None:
     before = core.connect()
     core.type(before, "hello old", "sub t as=s from=earliest prefetch=9")
     core.publish("e0", "e1", "e2", "e3", "e4")
@@ -169,7 +169,7 @@ def test_reports_conceal_others_errors_and_peers(core: Core) -> None:
     assert codes(core.type(bob, "clients")) == ["forbidden"]
 
 
-def test_dead_leaves_out_topics_that_one_may_only_publish_to(core: Core) -> None:
+def test_dead_leaves_out_topics_that_the_user_may_only_publish_to(core: Core) -> None:
     dying(core)
     assert answer(core, connect(core, Access("ann", ("*",), (), share=("*/*",))), "dead") == []
     assert len(answer(core, connect(core, Access("ann", (), ("t",), share=("*/*",))), "dead")) == 1
@@ -178,7 +178,7 @@ def test_dead_leaves_out_topics_that_one_may_only_publish_to(core: Core) -> None
 # Changes of permissions
 
 
-def test_resume_leaves_out_what_may_not_be_read_any_more(core: Core) -> None:
+def test_resume_leaves_out_topics_that_the_user_may_no_longer_read(core: Core) -> None:
     core.broker.topic("u")
     session = connect(core, ALICE, "sub t as=s", "sub u as=s", "sub t as=taken")
     core.disconnect(session)
@@ -206,7 +206,7 @@ def test_resume_attaches_to_nothing_after_the_right_to_read_was_taken(core: Core
     assert core.receive(session) == []
 
 
-def test_a_session_loses_at_once_what_its_new_access_does_not_allow(core: Core) -> None:
+def test_a_session_immediately_loses_the_subscriptions_that_its_new_access_forbids(core: Core) -> None:
     session = connect(core, ALICE, "sub t as=s", "sub t", "sub logger_stats as=s")
     core.broker.grant(session, Access("alice", (), ("logger_stats",)), core.now_ms)
     core.carry_out()
@@ -272,7 +272,7 @@ WORDS = st.sampled_from(
 
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.lists(WORDS, min_size=1, max_size=5), max_size=12))
-def test_no_line_of_another_user_moves_or_shows_what_is_not_hers(lines: list[list[str]]) -> None:
+def test_no_line_of_a_user_changes_or_shows_the_subscriptions_of_another_user(lines: list[list[str]]) -> None:
     core = Core("t")
     mine = connect(core, ALICE, "sub t as=s from=earliest prefetch=2", "sub t prefetch=2")
     core.publish("e0", "e1", "e2")

@@ -136,7 +136,7 @@ def test_unsub_with_end_ends_the_subscription_on_every_topic(core: Core) -> None
     assert all("s" not in topic.subscriptions for topic in core.broker.topics.values())
 
 
-def test_the_subscription_on_one_topic_of_a_pattern_cannot_be_ended_alone(core: Core) -> None:
+def test_the_subscription_on_one_topic_of_a_pattern_cannot_be_ended_separately(core: Core) -> None:
     session = core.connect()
     core.type(session, "sub orders.* as=s")
     assert core.type(session, "unsub orders.eu as=s end") == [
@@ -407,7 +407,7 @@ def test_each_pattern_of_a_new_topic_counts_towards_the_limit(core: Core, monkey
     assert core.broker.counts["pattern_topics_left_out"] == 1
 
 
-def test_a_pattern_that_is_no_longer_ordered_delivers_at_once_what_waited_for_its_key() -> None:
+def test_a_pattern_that_is_no_longer_ordered_immediately_delivers_events_that_waited_for_their_key() -> None:
     core = Core("a.x")
     publisher = core.connect()
     for n in range(3):

@@ -15,7 +15,7 @@ Place = tuple[str, int]
 
 
 class PatternDelivery(RuleBasedStateMachine):
-    """The pattern ``o.*`` as ``s``. `place` says of each event whether it waits, is settled, or which session has it."""
+    """The pattern ``o.*`` as ``s``. `place` has the state of each event: waiting, settled, or the session that has it."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -75,7 +75,7 @@ def test_the_producers_of_all_topics_share_a_limited_memory(core: Core) -> None:
     assert pub(core, "b", checkpoint=checkpoint).startswith("+OK")
 
 
-def test_the_room_that_is_taken_is_what_the_producers_need_whatever_happened(core: Core) -> None:
+def test_the_counted_memory_is_always_what_the_producers_need(core: Core) -> None:
     room = core.broker.topics["t"].producers._room
     pub(core, "a", checkpoint="x" * 100)
     taken = room.used
@@ -125,7 +125,7 @@ def test_a_producer_whose_event_is_being_written_is_not_forgotten(core: Core) ->
     ]
 
 
-def test_only_an_administrator_who_may_publish_there_has_producers_forgotten(core: Core) -> None:
+def test_only_an_administrator_who_may_publish_to_the_topic_can_make_it_forget_producers(core: Core) -> None:
     pub(core, "a")
     session = core.connect()
     for access, code in (
@@ -137,7 +137,7 @@ def test_only_an_administrator_who_may_publish_there_has_producers_forgotten(cor
         assert code in core.type(session, "forget t a")[0]
 
 
-def test_rejected_lines_have_a_retention_that_a_users_own_replaces(core: Core) -> None:
+def test_rejected_lines_have_a_default_retention_that_a_user_can_replace(core: Core) -> None:
     session = core.connect()
     core.type(session, "pub t {}")
     assert core.type(session, "retain rejected_lines") == [
@@ -152,7 +152,7 @@ def test_rejected_lines_have_a_retention_that_a_users_own_replaces(core: Core) -
     assert core.type(core.connect(), "retain t") == [f"+OK retain t {wanted}"]
 
 
-def test_the_client_and_the_command_line_have_a_producer_forgotten(
+def test_the_client_and_the_command_line_make_a_topic_forget_a_producer(
     tmp_path: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with BrokerProcess(tmp_path / "broker") as broker, SyncClient(broker.address) as client:

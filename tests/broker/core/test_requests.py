@@ -155,7 +155,7 @@ def test_a_wrong_request_is_refused(core: Core, line: str, code: str) -> None:
     assert core.receive(session) == []
 
 
-def test_a_request_that_could_not_be_stored_is_refused_and_waits_no_more(core: Core) -> None:
+def test_a_request_that_could_not_be_stored_is_refused_and_no_longer_waits(core: Core) -> None:
     session = core.connect()
     core.fail_with = "disk full"
     assert codes(core.type(session, f"request t {ask('r1')}")) == ["disk"]
@@ -202,7 +202,7 @@ def test_a_reply_that_left_the_memory_before_there_was_room_counts_as_none(core:
     assert second == '!timeout t 1 "r2"'
 
 
-def test_a_lost_connection_waits_no_more(core: Core) -> None:
+def test_the_requests_of_a_lost_connection_no_longer_wait(core: Core) -> None:
     session = core.connect()
     token = request(core, session, "r1")
     core.disconnect(session)

@@ -41,7 +41,7 @@ SPANS = [Span(10, 100, 1000), Span(20, 100, 2000), Span(30, 100, 3000)]
         (Retention(is_settled=True, age_ms=1), None, 30),
     ],
 )
-def test_retention_chooses_the_events_that_may_go(retention: Retention, needed: int | None, kept: int) -> None:
+def test_retention_chooses_the_events_that_may_be_removed(retention: Retention, needed: int | None, kept: int) -> None:
     assert first_kept(SPANS, 350, retention, lambda: needed, 3501) == kept
 
 
@@ -92,7 +92,7 @@ def offsets(lines: list[str]) -> list[int]:
     return [json.loads(line)["offset"] for line in lines if line.startswith("{")]
 
 
-def test_nothing_goes_unless_it_is_said(kept: Kept) -> None:
+def test_without_a_rule_no_event_is_removed(kept: Kept) -> None:
     kept.publish(50)
     kept.core.pass_time(1000)
     assert kept.forget() == {}
@@ -119,7 +119,7 @@ def test_the_command_shows_changes_and_removes_retention(kept: Kept) -> None:
     assert reply == "-ERR unknown_topic there is no topic nothing"
 
 
-def test_old_events_go_and_reading_begins_after_them(kept: Kept) -> None:
+def test_old_events_are_removed_and_reading_begins_after_them(kept: Kept) -> None:
     kept.publish(10)
     kept.core.pass_time(60)
     kept.publish(10)
@@ -139,7 +139,7 @@ def test_old_events_go_and_reading_begins_after_them(kept: Kept) -> None:
     assert kept.earliest == 20
 
 
-def test_a_durable_subscription_keeps_what_it_has_not_settled(kept: Kept) -> None:
+def test_a_durable_subscription_keeps_events_that_it_has_not_settled(kept: Kept) -> None:
     kept.publish(20)
     reader = kept.core.connect()
     kept.core.type(reader, "sub t as=s from=earliest prefetch=5")
@@ -155,7 +155,7 @@ def test_a_durable_subscription_keeps_what_it_has_not_settled(kept: Kept) -> Non
     assert 0 < kept.earliest <= 10
 
 
-def test_events_that_all_durable_subscriptions_have_settled_go(kept: Kept) -> None:
+def test_events_that_all_durable_subscriptions_have_settled_are_removed(kept: Kept) -> None:
     kept.publish(20)
     kept.retain("settled=yes")
     kept.forget()
@@ -230,7 +230,7 @@ def test_dead_paused_and_returned_events_are_overtaken_too(kept: Kept) -> None:
     assert received == list(range(kept.earliest, 30))
 
 
-def test_an_event_in_flight_that_comes_back_behind_retention_is_counted_and_not_stuck(kept: Kept) -> None:
+def test_an_event_in_flight_that_returns_after_retention_removed_it_is_counted_and_not_stuck(kept: Kept) -> None:
     kept.publish(30)
     reader = kept.core.connect()
     kept.core.type(reader, "sub t as=s from=earliest prefetch=2")
@@ -244,7 +244,7 @@ def test_an_event_in_flight_that_comes_back_behind_retention_is_counted_and_not_
     assert offsets(received) == [kept.earliest, kept.earliest + 1]
 
 
-def test_duplicates_are_known_also_when_the_events_are_gone(kept: Kept) -> None:
+def test_duplicates_are_recognised_after_their_events_were_removed(kept: Kept) -> None:
     for n in range(30):
         line = f'pub t {{"id":"{n}","msg":"{"x" * 40}","producer":"p","sequence":{n}}}'
         kept.core.type(kept.publisher, line)
@@ -257,7 +257,7 @@ def test_duplicates_are_known_also_when_the_events_are_gone(kept: Kept) -> None:
 
 
 @pytest.mark.anyio
-async def test_files_go_and_reported_offsets_stay_true_over_kills(tmp_path: Path) -> None:
+async def test_files_are_removed_and_reported_offsets_stay_correct_over_kills(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "broker", "--segment-bytes", "20KiB") as broker:
         folder = broker.data_dir / "topics" / "t"
         async with Client(broker.address) as client:

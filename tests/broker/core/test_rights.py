@@ -145,7 +145,7 @@ def test_a_refusal_names_the_pattern_that_the_user_lacks(line: str, text: str) -
 
 
 @pytest.mark.parametrize(("line", "allowed"), MATRIX, ids=[line for line, _ in MATRIX])
-def test_each_permission_allows_its_commands_alone(line: str, allowed: set[str]) -> None:
+def test_each_permission_allows_only_its_commands(line: str, allowed: set[str]) -> None:
     line = line.replace("{}", '{"id":"x","msg":1}') if line.startswith("pub") else line
     for name, access in USERS.items():
         core = Core("t", "u")
@@ -242,7 +242,7 @@ def test_an_administrator_retains_internal_topics_with_any_pattern_and_reads_non
 # The documentation
 
 
-def test_the_matrix_in_the_documentation_is_the_one_that_is_carried_out() -> None:
+def test_the_matrix_in_the_documentation_is_the_one_in_use() -> None:
     text = (ROOT / "docs" / "reference" / "security.md").read_text()
     rows = text.partition("| verb | needs |\n| --- | --- |\n")[2].partition("\n\n")[0].splitlines()
     documented: dict[str, str] = {}

@@ -123,7 +123,7 @@ WORST = [
 
 
 @pytest.mark.parametrize(("schema", "message"), WORST)
-def test_the_worst_events_known_are_checked_or_refused_within_the_limit_of_a_victim(schema: Any, message: str) -> None:
+def test_the_worst_known_events_delay_other_clients_within_the_limit(schema: Any, message: str) -> None:
     core = Core("t")
     session = core.connect()
     assert core.type(session, f"schema t {json.dumps(schema)}") == ["+OK schema t"]

@@ -40,7 +40,7 @@ def busy(core: Core) -> None:
     core.type(consumer, "nack t @0", "ack t @1", 'pub2 t {"id":"held","msg":1}')
 
 
-def test_the_copy_is_what_a_snapshot_would_keep(core: Core) -> None:
+def test_the_copy_has_the_records_of_a_snapshot(core: Core) -> None:
     busy(core)
     assert copied(core, core.connect()) == core.broker.records()
 
@@ -89,5 +89,5 @@ def test_the_copy_has_only_topics_that_the_administrator_may_read(core: Core) ->
     assert [record["attached"] for record in records if record["type"] == "client"] == [[["u", "s", 1]]]
 
 
-def test_a_user_who_is_no_administrator_gets_no_copy(core: Core) -> None:
+def test_a_user_who_is_not_an_administrator_gets_no_copy(core: Core) -> None:
     assert codes(core.type(connect(core, ALICE), "state")) == ["forbidden"]

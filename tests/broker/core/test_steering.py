@@ -83,7 +83,7 @@ def test_consumers_stay_attached_and_get_the_events_from_the_place_on(core: Core
     assert (figures["consumers"], figures["in_flight"], figures["settled"]) == (2, 3, 2)
 
 
-def test_an_ack_of_an_earlier_delivery_is_stale_or_settles_the_event_that_came_again(core: Core) -> None:
+def test_an_ack_of_an_earlier_delivery_is_stale_or_settles_the_redelivered_event(core: Core) -> None:
     core.publish("a", "b", "c")
     session = subscribed(core)
     assert typed(core, "seek t as=s to=1") == ["+OK seek t as=s from=1 pending=2"]
@@ -258,7 +258,7 @@ def test_discarded_events_are_settled_and_not_dead(core: Core) -> None:
     let_die(core, 0, 1, 2)
     assert typed(core, "discard t as=s @0 b", "discard t as=s b") == [
         "+OK discard t 2",
-        "-ERR no_event b is no dead event of s",
+        "-ERR no_event b is not a dead event of s",
     ]
     assert codes(typed(core, "discard t as=s @2 @3", "redrive t as=s @0")) == ["no_event", "no_event"]
     assert [dead["offset"] for dead in answer(core, core.connect(), "dead")] == [2]
@@ -286,7 +286,7 @@ def test_discarded_events_stay_settled_after_a_restart(core: Core, snapshot: str
         assert delivered(core) == ["e5"]
 
 
-def test_a_discard_beside_a_redrive_settles_what_is_still_dead(core: Core) -> None:
+def test_a_discard_beside_a_redrive_settles_the_events_that_are_still_dead(core: Core) -> None:
     core.publish("a", "b", "c")
     session = let_die(core, 0, 1, 2)
     typed(core, "redrive t as=s all rate=1/s")
@@ -342,7 +342,7 @@ def test_a_wrong_line_is_refused(core: Core, line: str) -> None:
     assert codes(typed(core, line)) == ["bad_arguments"]
 
 
-def test_a_full_disk_refuses_what_can_wait_and_lets_room_be_made(core: Core) -> None:
+def test_a_full_disk_refuses_commands_that_can_wait_and_accepts_those_that_make_room(core: Core) -> None:
     core.publish("a")
     let_die(core, 0)
     core.broker.set_full_disk("no room is left on the disk")

@@ -81,7 +81,7 @@ def test_events_whose_write_failed_are_not_delivered_later(core: Core) -> None:
     assert ids(core.receive(consumer)) == ["5s.0"]
 
 
-def test_explain_says_delayed_waiting_expired_and_settled(core: Core) -> None:
+def test_explain_reports_delayed_waiting_expired_and_settled(core: Core) -> None:
     session = core.connect()
     core.type(session, 'pub t delay=2s expires=10s {"id":"a","msg":1}', 'pub t expires=5s {"id":"b","msg":1}')
     assert explained(core, session, 0)["state"] == "delayed"

@@ -238,7 +238,7 @@ def test_purged_letters_take_nothing_from_the_dead_events(core: Core) -> None:
 # Dropping
 
 
-def test_a_dropped_topic_is_gone_with_all_that_belongs_to_it(core: Core) -> None:
+def test_a_dropped_topic_disappears_with_everything_that_belongs_to_it(core: Core) -> None:
     core.publish("a", "b")
     session = subscribed(core)
     anonymous = core.connect()

@@ -49,7 +49,7 @@ UnsettledTest = Unsettled.TestCase
 UnsettledTest.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
 
 
-def test_neighbours_of_all_priorities_come_as_one_run() -> None:
+def test_neighbours_of_all_priorities_are_reported_as_one_run() -> None:
     core = Core("t")
     session = core.connect()
     core.type(session, "sub t as=s", *(f'pub t {{"id":"{n}","priority":{n % 3},"msg":{n}}}' for n in range(9)))

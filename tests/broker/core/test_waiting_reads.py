@@ -38,7 +38,7 @@ def test_a_read_that_finds_events_does_not_wait(core: Core) -> None:
     assert core.type(core.connect(), "read t 0 wait=60s")[0] == "+OK read t 1 next=1"
 
 
-def test_a_read_waits_for_its_topic_alone(core: Core) -> None:
+def test_a_read_waits_only_for_its_topic(core: Core) -> None:
     reader, other = core.connect(), core.connect()
     core.type(reader, "read t 0 wait=5s")
     core.publish("x", topic="u")

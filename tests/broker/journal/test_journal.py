@@ -22,7 +22,7 @@ def restored(folder: Path) -> list[Record]:
         state.close()
 
 
-def test_appended_records_come_back_over_restarts_and_snapshots(tmp_path: Path) -> None:
+def test_appended_records_are_restored_after_restarts_and_snapshots(tmp_path: Path) -> None:
     subscription = SubscriptionRecord("t", "s", 3, 9, {2: 5}, Policy(tries=7), [4], [(5, 0)])
     state = Journal(tmp_path)
     state.append([record(1), subscription])
@@ -64,7 +64,7 @@ def test_a_journal_of_any_length_opens_with_its_whole_lines(tmp_path: Path, leng
     assert len(found) <= whole + 1
 
 
-def test_a_flipped_bit_takes_one_line_and_is_counted(tmp_path: Path) -> None:
+def test_a_flipped_bit_destroys_one_line_and_is_counted(tmp_path: Path) -> None:
     state = Journal(tmp_path)
     state.append(map(record, range(5)))
     state.close()
@@ -142,7 +142,7 @@ def test_records_that_a_full_disk_refused_can_be_dropped_without_harm_to_later_r
 
 
 @pytest.mark.parametrize("length", [None, *range(0, 400, 23)])
-def test_a_snapshot_that_is_damaged_cut_or_gone_costs_nothing_thanks_to_the_one_before(
+def test_a_damaged_cut_or_missing_snapshot_loses_nothing_since_the_previous_one_is_kept(
     tmp_path: Path, length: int | None
 ) -> None:
     state = Journal(tmp_path)
@@ -167,7 +167,7 @@ def test_a_snapshot_that_is_damaged_cut_or_gone_costs_nothing_thanks_to_the_one_
     assert restored(tmp_path) == list(map(record, range(5)))
 
 
-def test_old_journals_go_when_two_snapshots_are_newer(tmp_path: Path) -> None:
+def test_old_journals_are_removed_when_two_snapshots_are_newer(tmp_path: Path) -> None:
     state = Journal(tmp_path)
     for number in range(6):
         state.append([record(number)])

@@ -118,7 +118,7 @@ def test_events_that_waited_too_long_go_first_also_after_the_clock_was_set_back(
     assert json.loads(line)["id"] == "low"
 
 
-def test_timers_do_not_know_that_the_clock_was_set(clocked: Clocked) -> None:
+def test_timers_are_not_affected_when_the_clock_is_set(clocked: Clocked) -> None:
     core, reader = clocked.core, clocked.core.connect()
     core.type(reader, "sub t as=s timeout=10s backoff=4s")
     clocked.publish("a")
@@ -134,7 +134,7 @@ def test_timers_do_not_know_that_the_clock_was_set(clocked: Clocked) -> None:
     assert len(core.receive(reader)) == 1
 
 
-def test_a_small_step_back_is_waited_for(clocked: Clocked) -> None:
+def test_after_a_small_step_back_dates_wait_for_the_clock(clocked: Clocked) -> None:
     clocked.publish("a")
     clocked.set_clock(-HELD_MS)
     clocked.publish("b")
@@ -216,18 +216,18 @@ AHEAD = 10**6
         (parts((0, 1), (AHEAD, AHEAD), (3, 4)), [1, 3, 4]),
         (parts((AHEAD, AHEAD)), [10]),
         (parts((AHEAD, AHEAD), (3, 4)), [3, 4]),
-        # Events stored before the clock was lost must not look older than they are.
+        # Events stored before the computer lost its clock must not look older than they are.
         ([*parts((0, 1)), LOST, *parts((5, 6))], [1, 1, 6]),
         ([*parts((0, 1)), LOST, LOST, LOST], [1, 1, 1, 1]),
         ([*parts((0, 1), (1, 2)), LOST, *parts((0.5, 3))], [0.5, 0.5, 0.5, 3]),
         ([], []),
     ],
 )
-def test_when_parts_arrived_as_far_as_their_dates_tell(dated: list[Dated], arrived: list[float]) -> None:
+def test_the_arrival_of_parts_is_estimated_from_their_dates(dated: list[Dated], arrived: list[float]) -> None:
     assert [(at - NOW) / HOUR for at in arrivals(dated, NOW + 10 * HOUR)] == arrived
 
 
-def test_a_moment_is_looked_for_in_a_part_whose_dates_can_be_right() -> None:
+def test_a_moment_is_searched_in_a_part_whose_dates_can_be_right() -> None:
     dated = [*parts((0, 1)), LOST, *parts((2, AHEAD), (4, 5))]
 
     def found(hours: int) -> int | None:

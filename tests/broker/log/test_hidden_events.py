@@ -1,4 +1,4 @@
-"""Events that a log hides: no method returns them, whatever the borders of its parts. And logs that were set aside."""
+"""Events that a log hides: no method returns them, wherever the log's parts begin. Also logs that were set aside."""
 
 import threading
 from pathlib import Path

@@ -136,7 +136,7 @@ def test_an_index_that_is_lost_or_damaged_is_made_again(tmp_path: Path, index: s
 
 @settings(max_examples=60, deadline=None)
 @given(place=st.integers(0, 10_000), bit=st.integers(0, 7), is_reopened=st.booleans())
-def test_a_flipped_bit_takes_one_event_and_is_named(
+def test_a_flipped_bit_damages_one_event_and_is_reported(
     tmp_path_factory: pytest.TempPathFactory, place: int, bit: int, is_reopened: bool
 ) -> None:
     folder = tmp_path_factory.mktemp("flip")
@@ -211,7 +211,7 @@ def test_the_last_segment_is_ended_when_all_of_it_is_old(log: TopicLog) -> None:
     assert read_all(log) == batch(3, 1).lines
 
 
-def test_a_read_continues_behind_segments_that_retention_takes_away_meanwhile(tmp_path: Path) -> None:
+def test_a_read_continues_after_segments_that_retention_removes_meanwhile(tmp_path: Path) -> None:
     log = CommitLog(tmp_path, segment_bytes=300)
     for first in range(0, 20, 4):
         log.append(batch(first, 4))
@@ -247,7 +247,7 @@ def overwrite(file: Path, start: int, data: bytes) -> None:
     [(500, True, True), (500, False, True), (1 << 20, True, True), (1 << 20, False, False)],
 )
 @pytest.mark.parametrize("wrong", [b"\x00", b"\x00" * 70, b"}{", b"\n\n\n"])
-def test_damage_in_the_middle_takes_the_events_it_hit_and_no_other(
+def test_damage_in_the_middle_affects_only_the_events_there(
     tmp_path: Path, wrong: bytes, segment_bytes: int, has_index: bool, is_hole: bool
 ) -> None:
     file = filled(tmp_path, segment_bytes=segment_bytes)
@@ -290,7 +290,7 @@ def test_a_hole_that_the_last_batch_left_ends_the_log_and_the_bytes_after_it_are
 
 @settings(max_examples=25, deadline=None)
 @given(place=st.integers(0, 100_000), bit=st.integers(0, 7), is_running=st.booleans())
-def test_a_flipped_bit_in_an_index_takes_nothing(
+def test_a_flipped_bit_in_an_index_loses_no_event(
     tmp_path_factory: pytest.TempPathFactory, place: int, bit: int, is_running: bool
 ) -> None:
     folder = tmp_path_factory.mktemp("flip")
@@ -314,7 +314,7 @@ def test_a_flipped_bit_in_an_index_takes_nothing(
     log.close()
 
 
-def test_a_segment_that_is_gone_leaves_a_gap_that_readers_pass(tmp_path: Path) -> None:
+def test_a_missing_segment_leaves_a_gap_that_readers_skip(tmp_path: Path) -> None:
     filled(tmp_path, segment_bytes=300)
     names = sorted(tmp_path.glob("*.jsonl"))
     lost = int(names[1].stem), int(names[2].stem)
@@ -356,7 +356,7 @@ def test_files_of_any_length_open_and_the_other_segments_are_whole(tmp_path: Pat
         log.close()
 
 
-def test_an_index_of_events_that_were_cut_never_speaks_for_those_that_take_their_places(tmp_path: Path) -> None:
+def test_the_index_of_cut_events_is_never_used_for_the_events_that_replace_them(tmp_path: Path) -> None:
     file = filled(tmp_path, 2)
     whole = batch(0, 8).lines
     overwrite(file, sum(map(len, whole[:4])), b"\0" * sum(map(len, whole[4:])))
@@ -367,9 +367,7 @@ def test_an_index_of_events_that_were_cut_never_speaks_for_those_that_take_their
 
 
 @pytest.mark.parametrize("half", [slice(8, None), slice(16, None)])
-def test_an_index_entry_of_which_one_sector_was_written_says_nothing_against_its_line(
-    tmp_path: Path, half: slice
-) -> None:
+def test_a_half_written_index_entry_does_not_make_its_line_damaged(tmp_path: Path, half: slice) -> None:
     file = filled(tmp_path, 3)
     index = file.with_suffix(".index")
     raw = bytearray(index.read_bytes())

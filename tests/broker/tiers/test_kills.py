@@ -58,7 +58,7 @@ class Publisher:
 
 
 def lines_in(topic: Path, scratch: Path) -> list[bytes]:
-    """Return the lines of a topic's folder, which stays as it is, none if the topic was not made yet."""
+    """Return the lines of a topic's folder without changing it. There are none if the topic was not made yet."""
     if not topic.exists():
         return []
     shutil.copytree(topic, scratch)

@@ -105,7 +105,7 @@ def test_a_manifest_of_a_later_format_names_the_remedy() -> None:
         decode_manifest(later, "m")
 
 
-def test_names_sort_as_their_numbers_do_and_other_names_are_no_manifests() -> None:
+def test_names_sort_as_their_numbers_do_and_other_names_are_not_manifests() -> None:
     assert manifest_object("c", 9) < manifest_object("c", 10) < manifest_object("c", 10**15)
     assert manifest_number(manifest_object("c", 42)) == 42
     for name in ("c/manifest/42.json", "c/manifest/x.json", f"c/manifest/{42:020d}.json#1", f"c/manifest/{42:020d}"):

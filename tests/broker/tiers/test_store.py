@@ -38,7 +38,7 @@ def test_a_put_replaces_an_object_and_ranges_of_it_can_be_read(store: Store) -> 
     assert store.get_range("t/x", 1000, 70_000) == data[1000:70_000]
 
 
-def test_a_missing_object_is_no_failure_of_the_store(store: Store) -> None:
+def test_a_missing_object_is_not_a_failure_of_the_store(store: Store) -> None:
     assert store.get("none") is None
     assert store.size_of("none") is None
     with pytest.raises(ObjectDamaged, match="none is missing"):

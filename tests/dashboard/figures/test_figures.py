@@ -160,7 +160,7 @@ def test_events_are_rows_with_the_beginning_of_their_payload() -> None:
 @pytest.mark.parametrize(
     ("words", "is_found"), [("ORDERS-7", True), ("needle", True), ("the-key", True), ("absent", False)]
 )
-def test_words_are_looked_for_in_id_key_and_payload(words: str, is_found: bool) -> None:
+def test_words_are_searched_in_id_key_and_payload(words: str, is_found: bool) -> None:
     assert matches(stored("orders", 7, {"text": "a Needle"}, key="the-key"), words) is is_found
 
 
@@ -305,7 +305,7 @@ def chain(unknown_parent: str | None = None, **asked: Any) -> dict[str, Any]:
     return {"asked": asked, "unknown_parent": unknown_parent, "is_whole": True, "events": events}
 
 
-def test_a_chain_is_a_tree_with_the_one_asked_for_marked() -> None:
+def test_a_chain_is_a_tree_with_a_mark_at_the_event_of_the_command() -> None:
     nodes = tree_of(chain(topic="invoices", offset=0))
     assert [(node.depth, node.place, node.is_asked) for node in nodes] == [
         (0, "orders @4", False),

@@ -155,7 +155,7 @@ def test_a_subscription_without_a_name_shows_its_figures_alone(visitor: Visitor,
         visitor.go("/topics/watched/0").sees("the topic has no subscriptions")
 
 
-def test_a_broker_that_goes_away_is_waited_for(visitor: Visitor, broker: BrokerProcess) -> None:
+def test_the_page_waits_for_a_broker_that_goes_away(visitor: Visitor, broker: BrokerProcess) -> None:
     visitor.go("/topics").sees("dead_letters")
     broker.kill()
     visitor.sees("no broker answers at")

@@ -67,7 +67,7 @@ def users(count: int) -> list[dict[str, Any]]:
     ]
 
 
-def test_the_numbers_are_the_streams(
+def test_the_figures_are_those_of_the_live_statistics(
     broker: BrokerProcess,
     mongo_url: str,
     database: Database[dict[str, Any]],
@@ -130,7 +130,7 @@ def as_rows(documents: list[dict[str, Any]]) -> list[Row]:
     return rows
 
 
-def test_history_counts_when_it_was_ingested_and_each_window_is_published_once(
+def test_old_tweets_count_at_their_ingestion_and_each_window_is_published_once(
     broker: BrokerProcess, mongo_url: str, database: Database[dict[str, Any]], spark_session: SparkSession
 ) -> None:
     documents = tweets(500)
@@ -185,7 +185,7 @@ def refused(*flags: str) -> str:
     return done.stderr.strip().splitlines()[-1]
 
 
-def test_without_mongodb_it_says_so(broker: BrokerProcess) -> None:
+def test_without_mongodb_the_backfill_reports_that(broker: BrokerProcess) -> None:
     sentence = refused("--broker", broker.address, "--mongo-url", "mongodb://127.0.0.1:1", "--mongo-timeout", "100ms")
     assert "no MongoDB answers at --mongo-url (127.0.0.1:1: Connection refused); start one, or correct" in sentence
 
@@ -199,7 +199,7 @@ def test_without_mongodb_it_says_so(broker: BrokerProcess) -> None:
         ('["tweets_stats_backfill"]', "ingested", "no MongoDB answers"),
     ],
 )
-def test_it_needs_the_right_to_read_what_it_reads(
+def test_the_backfill_needs_the_right_to_read_its_topics(
     tmp_path: Path, may_read: str, event_time: str, sentence: str
 ) -> None:
     users = tmp_path / "users.toml"

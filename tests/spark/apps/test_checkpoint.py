@@ -19,7 +19,7 @@ def test_a_checkpoint_belongs_to_one_program_until_that_ends(tmp_path: Path) -> 
         pass
 
 
-def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_is_reported_in_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StartError, match=r"cannot use .*/file as checkpoint: .*--checkpoint"):
         claimed([tmp_path / "file" / "tweets-stats"]).__enter__()

@@ -38,7 +38,7 @@ async def shown(out: io.StringIO, text: str) -> None:
     out.truncate()
 
 
-async def test_it_shows_the_latest_windows_and_their_totals(broker: BrokerProcess) -> None:
+async def test_the_console_shows_the_latest_windows_and_their_totals(broker: BrokerProcess) -> None:
     tweets, users = with_totals(*statistics(timedelta(minutes=10)))
     tweets[-2]["engagement"]["mean"] = "NaN"
     publish_windows(broker, "tweets_stats", tweets)

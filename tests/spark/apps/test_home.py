@@ -49,7 +49,7 @@ def test_a_prepared_home_is_used_with_its_classes_once_they_are_there(prepared: 
     assert home.prepared_classes(JAVA) == home.CLASSES
 
 
-def test_the_classes_of_another_java_are_not_taken(prepared: Path) -> None:
+def test_the_classes_of_another_java_are_not_used(prepared: Path) -> None:
     home.make_prepared_home()
     write_classes()
     home.use_lean_home()
@@ -57,7 +57,7 @@ def test_the_classes_of_another_java_are_not_taken(prepared: Path) -> None:
         home.prepared_classes('openjdk version "21.0.1"')
 
 
-def test_classes_of_which_a_part_is_missing_are_not_taken(prepared: Path) -> None:
+def test_an_incomplete_archive_of_classes_is_not_used(prepared: Path) -> None:
     home.make_prepared_home()
     write_classes()
     home.use_lean_home()
@@ -66,7 +66,7 @@ def test_classes_of_which_a_part_is_missing_are_not_taken(prepared: Path) -> Non
         home.prepared_classes(JAVA)
 
 
-def test_a_home_of_another_pyspark_is_left_alone(prepared: Path, tmp_path: Path) -> None:
+def test_a_home_of_another_pyspark_is_not_used(prepared: Path, tmp_path: Path) -> None:
     home.make_prepared_home()
     write_classes()
     (prepared / "jars").unlink()
@@ -92,7 +92,7 @@ def test_preparing_again_forgets_the_old_classes(prepared: Path) -> None:
     assert not home.CLASSES.exists()
 
 
-def test_preparing_again_leaves_what_runs_from_the_home_its_jars(prepared: Path) -> None:
+def test_preparing_again_keeps_the_jars_for_programs_that_run_from_the_home(prepared: Path) -> None:
     home.make_prepared_home()
     before = (prepared / "jars").lstat()
     home.make_prepared_home()

@@ -106,7 +106,7 @@ def test_a_file_in_random_order_with_repeats_late_rows_and_odd_messages_gives_th
     assert_totals(totals(broker, "tweets_stats"), expected)
 
 
-def test_users_windows_end_by_the_clock_though_nothing_follows(broker: BrokerProcess, start: Start) -> None:
+def test_windows_of_users_end_by_the_clock_without_later_tweets(broker: BrokerProcess, start: Start) -> None:
     changes = samples.changes(400)
     publish(broker, changes)
     newcomers = [{"op": "insert", "document": {"screen_name": "x"}, "at": changes[n]["at"]} for n in (0, 5, 399)]
@@ -144,7 +144,7 @@ def test_a_restart_continues_where_it_was_and_the_broker_may_go_away_meanwhile(
 
 
 @pytest.mark.anyio
-async def test_a_stop_amid_a_backlog_waits_for_one_batch_only(broker: BrokerProcess, start: Start) -> None:
+async def test_a_stop_during_a_backlog_waits_for_one_batch_only(broker: BrokerProcess, start: Start) -> None:
     publish(broker, samples.changes(6_000))
     query = start("tweets-stats", "--rows-max", "100")
 

@@ -88,7 +88,7 @@ def test_a_curve_breaks_where_windows_are_missing() -> None:
 
 
 @pytest.mark.parametrize("word", ["Infinity", "-Infinity", "NaN"])
-def test_a_figure_that_is_a_word_ranks_as_nothing(word: str) -> None:
+def test_a_figure_that_is_text_is_not_ranked(word: str) -> None:
     _, [first, *_] = statistics(timedelta(minutes=10))
     first["top_by_engagement"][0] |= {"engagement": word, "key": "w", "screen_name": "of_a_word"}
     window = msgspec.convert(first, UsersWindow)

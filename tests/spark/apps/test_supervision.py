@@ -45,7 +45,7 @@ def failing(text: str) -> Callable[[], StreamingQuery]:
         ("Multiple queries use it.\n\tat org.apache", "Multiple queries use it."),
     ],
 )
-async def test_a_query_that_does_not_start_says_why_and_holds_up_no_other(text: str, sentence: str) -> None:
+async def test_a_query_that_does_not_start_logs_the_reason_and_holds_up_no_other(text: str, sentence: str) -> None:
     stop, started = anyio.Event(), anyio.Event()
     with DriverThread() as thread, capture_logs() as logs:
         async with anyio.create_task_group() as tasks:

@@ -77,7 +77,7 @@ def test_a_lag_of_ten_seconds_is_reported_and_its_end_once(clock: Clock) -> None
     ]
 
 
-def test_a_batch_without_rows_and_a_broker_that_is_away_say_nothing(clock: Clock) -> None:
+def test_a_batch_without_rows_and_an_unreachable_broker_log_nothing(clock: Clock) -> None:
     lag = Lag("tweets-stats", clock)
     behind = position(tweets=0)
     assert told(lag, progress(behind, position(tweets=1_000), 0.0, 0), progress(behind, None, 5.0)) == []

@@ -38,12 +38,12 @@ def closing() -> Iterator[str]:
             thread.join()
 
 
-def test_a_server_that_hangs_up_at_the_greeting_is_no_broker(closing: str) -> None:
+def test_a_server_that_closes_at_the_greeting_is_not_a_broker(closing: str) -> None:
     with pytest.raises(BrokerUnreachable, match=f"no broker answers at {closing} .*does not greet as a broker does"):
         link.see_broker(Login(closing), within_s=0.2)
 
 
-def test_a_broker_that_wants_a_token_is_one_sentence(tmp_path: Path) -> None:
+def test_a_broker_that_wants_a_token_is_reported_in_one_sentence(tmp_path: Path) -> None:
     users = tmp_path / "users.toml"
     users.write_text("users = []")
     with (

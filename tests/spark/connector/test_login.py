@@ -144,7 +144,7 @@ def test_a_refused_login_ends_the_start_with_a_reason(
     assert "wrong" not in str(error.value)
 
 
-def test_a_user_who_may_read_is_let_in_with_and_without_the_topics(guarded: BrokerProcess) -> None:
+def test_a_user_who_may_read_is_accepted_whether_or_not_the_topics_exist(guarded: BrokerProcess) -> None:
     publish(guarded, "tweets", [Event(id="1", msg=1)])
     see_broker(login(guarded), ["tweets", "later"])
     see_broker(Login(guarded.address, "guest", "g"), ["users"])

@@ -40,12 +40,12 @@ def test_a_position_is_the_same_after_its_way_through_the_checkpoint() -> None:
     assert ReadPosition.from_json(there.to_json()) == there
 
 
-def test_a_checkpoint_of_before_there_were_early_ends_has_nothing_left_to_close() -> None:
+def test_an_older_checkpoint_without_early_ends_has_no_window_to_close() -> None:
     old = {"topics": {"tweets": {"next": 10, "time": START, "arrived": START}}, "watermark": START - 10_000}
     assert ReadPosition.from_json(old) == position(10, START, START - 10_000)
 
 
-def test_windows_close_that_end_before_the_last_event_by_the_delay() -> None:
+def test_windows_close_if_they_end_at_least_the_delay_before_the_last_event() -> None:
     start = position(0, 0)
     assert decided(start, position(10, START + 499), 11, now_ms=START + 505).closes_ms == START - 10_000
     assert decided(start, position(10, START + 500), 11, now_ms=START + 505) == position(10, START + 500, 0, START)
@@ -126,7 +126,7 @@ def test_an_old_event_never_lowers_the_watermark() -> None:
     assert end.watermark_ms == end.closes_ms == START
 
 
-def test_in_silence_the_clock_closes_the_last_window_and_then_rests() -> None:
+def test_in_silence_the_clock_closes_the_last_window_and_then_stops() -> None:
     start = position(10, START + 3_000, START)
     assert decided(start, start, 10, now_ms=START + 7_999) == start
     assert decided(start, start, 10, now_ms=START + 15_499) == start
@@ -162,7 +162,7 @@ def test_old_changes_hold_up_a_window_announced_early_no_longer_than_silence_wou
     assert not is_short(start, old[1], heads(99), LIMITS)
 
 
-def test_events_whose_times_advance_slowly_are_waited_for() -> None:
+def test_a_window_waits_for_events_whose_times_advance_slowly() -> None:
     start = position(10, START + 7_000, START, START + 10_000, is_early=True)
     assert decided(start, position(20, START + 7_001, arrived_ms=START + 60_000), 20, now_ms=START + 60_000) == start
 
@@ -183,7 +183,7 @@ def test_a_topic_that_is_behind_is_not_overdue_because_another_is_not() -> None:
     assert is_short(start, reached, {"tweets": Head(0, 99), "users": Head(0, 1)}, LIMITS)
 
 
-def test_old_changes_that_arrive_now_are_no_silence() -> None:
+def test_old_changes_that_arrive_now_do_not_count_as_silence() -> None:
     start = position(10, START - 86_400_000, START - 86_410_000, arrived_ms=START)
     assert decided(start, start, 10, now_ms=START + 4_000) == start
 
@@ -210,7 +210,7 @@ def test_a_topic_with_unread_events_holds_the_watermark_back() -> None:
 
 
 @given(st.dictionaries(st.sampled_from("abc"), st.integers(0, 10**9)), st.none() | st.integers(1, 10**6))
-def test_a_share_is_never_more_than_there_is_nor_nothing_where_there_is_something(
+def test_a_share_is_at_most_the_unread_events_and_at_least_one_of_them(
     unread: dict[str, int], rows_max: int | None
 ) -> None:
     shares = share_rows(unread, rows_max)
@@ -271,7 +271,7 @@ class Spark:
     look_after=st.integers(1, 9),
     restarts=st.sets(st.integers(0, 59), max_size=3),
 )
-def test_events_in_order_are_never_late_and_in_silence_every_window_comes_out_once(
+def test_events_in_order_are_never_late_and_in_silence_every_window_is_published_once(
     every_ms: int, tick_ms: int, speed: float, rows_max: int, pauses: list[int], look_after: int, restarts: set[int]
 ) -> None:
     spark = Spark(WatermarkLimits(tick_ms=tick_ms, every_ms=every_ms, tells_early=True))

@@ -58,14 +58,14 @@ UNDECODABLE = ["1e400", "9" * 5_000]
 
 
 @given(st.lists(WELL_TYPED, min_size=1))
-def test_values_of_the_types_asked_for_come_as_they_are(objects: list[dict[str, Any]]) -> None:
+def test_values_of_the_requested_types_are_unchanged(objects: list[dict[str, Any]]) -> None:
     names = SCHEMA.names
     found = parse_lines([msgspec.json.encode(one) for one in objects], SCHEMA).to_pylist()
     assert found == [{name: one.get(name) for name in names} for one in objects]
 
 
 @pytest.mark.parametrize("odd", [*ODD, *UNDECODABLE])
-def test_a_value_of_another_type_is_null_and_takes_nothing_else_with_it(odd: str) -> None:
+def test_a_value_of_another_type_is_null_and_affects_no_other_value(odd: str) -> None:
     plain = b'{"n":1,"x":2.5,"s":"t","b":false,"l":["e"],"o":{"n":3}}'
     for name in SCHEMA.names:
         lines = [plain] * 500
@@ -109,7 +109,7 @@ def test_an_event_time_lies_between_1970_and_the_brokers_time(at: int | None, ex
     assert event_time_ms(line(0, {"at": at})) == (expected, 1_700_000_000_000)
 
 
-def test_only_the_columns_asked_for_are_made() -> None:
+def test_only_the_requested_columns_are_made() -> None:
     schema = StructType([COLUMNS["msg"], COLUMNS["offset"]])
     batch = RowBuilder(schema).batch("t", [line(5, {"a": 1})], None)
     assert batch.to_pylist() == [{"msg": '{"a":1}', "offset": 5}]
@@ -119,7 +119,7 @@ def test_only_the_columns_asked_for_are_made() -> None:
     "field",
     [StructField("surprise", StringType()), StructField("offset", StringType()), StructField("msg", LongType())],
 )
-def test_a_column_that_there_is_not_is_refused(field: StructField) -> None:
+def test_an_unknown_column_is_refused(field: StructField) -> None:
     with pytest.raises(OptionError, match="it has topic string, offset bigint"):
         RowBuilder(StructType([StructField("priority", IntegerType()), field]))
 

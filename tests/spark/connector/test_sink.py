@@ -64,7 +64,7 @@ def test_a_batch_without_rows_publishes_nothing(broker: BrokerProcess) -> None:
         stored(broker)
 
 
-def test_a_broker_that_comes_back_gets_the_batch(broker: BrokerProcess) -> None:
+def test_a_restarted_broker_gets_the_batch(broker: BrokerProcess) -> None:
     sink = writer(broker, "named")
     sink.commit([staged("a")], 0)
     broker.kill()
@@ -85,7 +85,7 @@ def test_rows_are_staged_from_arrow_with_all_their_columns(broker: BrokerProcess
     assert (second.priority, second.decode()) == (0, [2])
 
 
-def test_a_row_that_is_no_event_is_named(broker: BrokerProcess) -> None:
+def test_a_row_that_is_not_an_event_is_named_in_the_error(broker: BrokerProcess) -> None:
     table = pa.table({"id": pa.array([None], pa.string()), "msg": ["1"]})
     with pytest.raises(RowError, match="needs an id"):
         writer(broker).write(iter(table.to_batches()))

@@ -64,7 +64,7 @@ def read(reader: TopicStreamReader, start: dict[str, Any], end: dict[str, Any]) 
     return rows(batch for part in reader.partitions(start, end) for batch in reader.read(part))
 
 
-def test_a_row_holds_what_was_published(broker: BrokerProcess, reader_with: Callable[..., TopicStreamReader]) -> None:
+def test_a_row_has_the_published_event(broker: BrokerProcess, reader_with: Callable[..., TopicStreamReader]) -> None:
     with SyncClient(broker.address) as client:
         client.publish("tweets", Event(id="a", msg={"text": "ü🎉"}, priority=3, key="k", producer="p", sequence=1))
         client.publish("tweets", Event(id="b", msg=None))
@@ -193,7 +193,7 @@ def test_a_window_announced_early_is_closed_by_one_batch_with_all_its_events_for
     assert {row["watermark"] for row in read(reader, near, end)} == {1_000_000}
 
 
-def test_available_now_stops_at_what_was_there(
+def test_available_now_stops_at_the_end_that_the_topic_had(
     broker: BrokerProcess, reader_with: Callable[..., TopicStreamReader]
 ) -> None:
     publish(broker, "tweets", 30)
@@ -363,7 +363,9 @@ def test_without_a_broker_it_gives_up_when_its_time_is_over(broker: BrokerProces
         ([In(("offset",), (7, 9, 8))], range(7, 10)),
     ],
 )
-def test_filters_narrow_what_a_batch_reads(broker: BrokerProcess, filters: list[Any], expected: range) -> None:
+def test_filters_narrow_the_offsets_that_a_batch_reads(
+    broker: BrokerProcess, filters: list[Any], expected: range
+) -> None:
     publish(broker, "tweets", 100)
     reader = TopicBatchReader(options(broker, ranges="3"), COLUMNS)
     assert list(reader.pushFilters(filters)) == filters
@@ -383,7 +385,7 @@ def test_filters_narrow_what_a_batch_reads(broker: BrokerProcess, filters: list[
         ({"broker": "b", "topic": "t", "watermark": "5 parsecs"}, "watermark: .* not a duration"),
     ],
 )
-def test_a_wrong_option_is_one_sentence(given: dict[str, str], text: str) -> None:
+def test_a_wrong_option_is_reported_in_one_sentence(given: dict[str, str], text: str) -> None:
     with pytest.raises(OptionError, match=text):
         ReadOptions.parse(given)
 

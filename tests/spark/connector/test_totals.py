@@ -47,7 +47,7 @@ def carried(found: Sequence[Event]) -> list[Row]:
     return [msgspec.json.decode(event.msg)["totals"] for event in found]
 
 
-def test_each_window_carries_the_sums_of_all_up_to_it_and_what_it_had() -> None:
+def test_each_window_has_the_sums_of_all_windows_up_to_it_and_keeps_its_members() -> None:
     found = with_totals(events(TWEETS), "tweets_stats", None)
     assert len(found) > 5
     assert_totals(carried(found), TWEETS)
@@ -56,7 +56,7 @@ def test_each_window_carries_the_sums_of_all_up_to_it_and_what_it_had() -> None:
     ]
 
 
-def test_the_users_windows_too() -> None:
+def test_windows_of_users_have_sums_too() -> None:
     found = carried(with_totals(events(USERS), "users_stats", None))
     assert_totals(found, USERS, reference.users_totals)
     assert found[-1]["new_users"] == 1
@@ -136,7 +136,7 @@ def test_events_of_other_publishers_are_passed_over(broker: BrokerProcess) -> No
 
 
 @pytest.mark.stack
-def test_however_little_is_read_at_once_the_newest_totals_are_found(
+def test_the_newest_totals_are_found_however_little_is_read_at_a_time(
     broker: BrokerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second, third = with_totals(events(TWEETS), "tweets_stats", None)[:3]
@@ -151,7 +151,7 @@ def test_however_little_is_read_at_once_the_newest_totals_are_found(
             assert newest.windows == place + 1
 
 
-def test_only_the_totals_of_the_producer_that_is_asked_for_count(broker: BrokerProcess) -> None:
+def test_only_the_totals_of_the_given_producer_count(broker: BrokerProcess) -> None:
     mine, other = with_totals(events(TWEETS), "tweets_stats", None)[:2]
     with SyncClient(broker.address) as client:
         client.publish("producers", msgspec.structs.replace(mine, producer="backfill.a", sequence=1))
@@ -162,7 +162,7 @@ def test_only_the_totals_of_the_producer_that_is_asked_for_count(broker: BrokerP
     assert [one and one.windows for one in found] == [1, 2, None]
 
 
-def test_totals_of_something_else_are_refused() -> None:
+def test_totals_of_an_unknown_statistic_are_refused() -> None:
     with pytest.raises(OptionError, match="write tweets_stats or users_stats"):
         WriteOptions.parse({"broker": "b", "topic": "t", "totals": "words"})
 

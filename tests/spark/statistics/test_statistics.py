@@ -126,7 +126,7 @@ def test_a_window_without_tweets_keeps_all_its_members(spark_session: SparkSessi
     assert window["top_by_tweets"] == []
 
 
-def test_messages_come_parsed_as_from_json_parses_them(spark_session: SparkSession) -> None:
+def test_messages_are_parsed_as_from_json_parses_them(spark_session: SparkSession) -> None:
     messages = [
         *samples.ODD,
         *samples.changes(20),

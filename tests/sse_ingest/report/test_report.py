@@ -88,7 +88,7 @@ async def test_an_empty_database_has_a_page_too_and_old_tweets_can_be_left_out(
 
 
 @pytest.mark.anyio
-async def test_an_invalid_database_name_is_one_sentence(mongo_url: str, tmp_path: Path) -> None:
+async def test_an_invalid_database_name_is_reported_in_one_sentence(mongo_url: str, tmp_path: Path) -> None:
     with pytest.raises(StartError, match="--database: database names cannot contain"):
         await write_report(settings(mongo_url, "a b", tmp_path / "report.html"), anyio.Event())
     with pytest.raises(StartError, match="--database: database names cannot contain"):
@@ -96,7 +96,7 @@ async def test_an_invalid_database_name_is_one_sentence(mongo_url: str, tmp_path
 
 
 @pytest.mark.anyio
-async def test_a_file_that_cannot_be_written_is_one_sentence(
+async def test_a_file_that_cannot_be_written_is_reported_in_one_sentence(
     store: Store, mongo_url: str, database: Database[dict[str, Any]], tmp_path: Path
 ) -> None:
     with pytest.raises(StartError, match="cannot write"):

@@ -97,7 +97,7 @@ def test_only_the_beginning_of_a_long_text_is_searched(unit: str) -> None:
 
 
 @given(st.lists(st.sampled_from([*UNITS, "example", ".com", "/", "?", "é", "日", "-", "_", " ", ")"]), max_size=12))
-def test_each_found_entity_stands_in_the_text(parts: list[str]) -> None:
+def test_each_found_entity_occurs_in_the_text(parts: list[str]) -> None:
     text = "".join(parts)
     found = entities_of(text)
     for item in (*found.hashtags, *found.mentions, *found.urls):

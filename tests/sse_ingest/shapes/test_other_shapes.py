@@ -94,7 +94,7 @@ def test_other_events_are_notices_whatever_their_data(event: str, data: str) -> 
 
 
 @pytest.mark.parametrize("data", ["undefined", "117", "null", "[]", "{}", '{"id":"1"}', '{"id":"1","account":{}}'])
-def test_an_update_that_is_no_status_is_unusable(data: str) -> None:
+def test_an_update_that_is_not_a_status_is_unusable(data: str) -> None:
     assert isinstance(mastodon.unwrap("update", data.encode(), "x")[0], Rejected)
 
 
@@ -165,7 +165,7 @@ def test_canary_events_are_dropped_and_counted() -> None:
 @pytest.mark.parametrize(
     "data", ["", "null", "{}", '{"meta": 1}', '{"meta": {}}', '{"meta": {"id": "x"}, "user": null}']
 )
-def test_data_that_is_no_change_is_unusable(data: str) -> None:
+def test_data_that_is_not_a_change_is_unusable(data: str) -> None:
     assert isinstance(wikimedia.unwrap("message", data.encode(), "wikimedia")[0], Rejected)
 
 

@@ -45,7 +45,7 @@ def test_the_kill_message_kills_and_other_garbage_does_not() -> None:
 @pytest.mark.parametrize(
     "item", [None, 3, "text", [], {}, {"message": {}}, {"message": {"tweet": None}}, {"message": 1}]
 )
-def test_json_that_is_no_tweet_is_unusable(item: Any) -> None:
+def test_json_that_is_not_a_tweet_is_unusable(item: Any) -> None:
     assert [type(one) for one in found(json.dumps(item))] == [Rejected]
 
 
@@ -61,7 +61,7 @@ def test_a_tweet_without_a_user_is_unusable(author: Any) -> None:
         *("event", "direct_message", "friends", "friends_str", "follow", "control", "info", "close"),
     ],
 )
-def test_control_messages_are_notices_and_no_tweets(name: str) -> None:
+def test_control_messages_are_notices_and_not_tweets(name: str) -> None:
     assert found({name: {"id": 1}}) == [Notice(name)]
     assert found(envelope({name: {"id": 1}})) == [Notice(name)]
     assert found({"for_user": 7, "message": {name: [1, 2]}}) == [Notice(name)]
@@ -77,7 +77,7 @@ def test_events_of_another_type_are_notices_of_that_name() -> None:
     assert isinstance(unwrap('"message"', envelope(status(1)).encode(), "")[0], Tweet)
 
 
-def test_nested_tweets_are_tweets_of_their_own_the_outer_one_first() -> None:
+def test_nested_tweets_are_separate_tweets_after_the_outer_one() -> None:
     quoted = status(3, author=30)
     retweeted = status(2, author=20, quoted_status=quoted, quoted_status_id_str="3")
     outer = status(1, author=10, retweeted_status=retweeted, quoted_status=quoted)
@@ -95,7 +95,7 @@ def test_a_bad_nested_tweet_does_not_hurt_the_outer_one_and_keeps_its_own_text()
     assert json.loads(second.raw)["text"] == "no author"
 
 
-def test_endless_nesting_ends() -> None:
+def test_endless_nesting_is_read_up_to_a_limit() -> None:
     item = status(1)
     for number in range(2, 200):
         item = status(number, retweeted_status=item)
@@ -103,7 +103,7 @@ def test_endless_nesting_ends() -> None:
     assert isinstance(found('{"a":' * 100_000 + "1" + "}" * 100_000)[0], Rejected)
 
 
-def test_the_text_is_the_full_one() -> None:
+def test_the_full_text_is_preferred_to_the_short_one() -> None:
     assert tweet(status(text="short…", extended_tweet={"full_text": "the whole of it"})).text == "the whole of it"
     compatible = status(full_text="full")
     del compatible["text"]
@@ -167,7 +167,7 @@ def test_a_tweet_needs_an_id(tweet_id: Any) -> None:
 @pytest.mark.parametrize(
     "members", [{"id": "7"}, {"id_str": 7}, {"id_str": None, "id": "7"}, {"id_str": "", "id": "7"}]
 )
-def test_an_id_is_one_as_a_number_and_as_a_text(members: dict[str, Any]) -> None:
+def test_an_id_may_be_a_number_or_a_text(members: dict[str, Any]) -> None:
     item = {name: value for name, value in status(5, user=user(5)).items() if name not in ("id", "id_str")}
     item["user"] = {**{name: value for name, value in user().items() if name not in ("id", "id_str")}, **members}
     assert (tweet({**item, **members}).id, tweet({**item, **members}).user.id) == ("7", "7")
@@ -188,7 +188,7 @@ def test_kinds(members: dict[str, Any], kind: str) -> None:
     assert tweet(status(**members)).kind == kind
 
 
-def test_half_characters_become_replacement_characters_and_whole_ones_stay() -> None:
+def test_unpaired_surrogates_become_replacement_characters_and_pairs_stay() -> None:
     raw = json.dumps(status(text="PLACE")).replace("PLACE", r"a\ud83d b \ud83d\ude00 \ude00")
     assert tweet(raw).text == "a\ufffd b 😀 \ufffd"
 
@@ -212,7 +212,7 @@ def test_counts_beyond_an_int64_are_the_largest_one() -> None:
     assert bson.decode(scored.document)["favorite_count"] == 2**63 - 1
 
 
-def test_dates_are_utc_and_impossible_ones_nothing() -> None:
+def test_dates_are_utc_and_impossible_ones_are_missing() -> None:
     assert tweet(status()).created_at == datetime(2016, 1, 6, 7, 30, tzinfo=UTC)
     impossible: tuple[Any, ...] = (
         "",
@@ -247,7 +247,9 @@ def test_a_tweet_whose_text_is_too_large_is_not_scored() -> None:
 
 
 @pytest.mark.parametrize(("characters", "said"), [(280, None), (5000, None), (5001, 5000), (200_000, 5000)])
-def test_of_a_long_text_the_beginning_is_scored_and_the_document_says_so(characters: int, said: int | None) -> None:
+def test_only_the_beginning_of_a_long_text_is_scored_and_the_document_records_that(
+    characters: int, said: int | None
+) -> None:
     scored_texts: list[str] = []
 
     def score(text: str) -> float:

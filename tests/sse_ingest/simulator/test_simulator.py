@@ -58,7 +58,7 @@ def test_a_servers_tweets_have_the_members_of_ours_in_the_same_order(path: Path)
 
 
 @given(st.floats(0, 1))
-def test_pauses_are_the_servers(draw: float) -> None:
+def test_pauses_follow_the_servers_formula(draw: float) -> None:
     assert 0 <= pause_s(draw) <= 0.055
 
 
@@ -101,7 +101,7 @@ def tweets_of(number: int) -> list[Tweet]:
     return tweets
 
 
-def test_there_is_of_everything() -> None:
+def test_the_tweets_include_every_kind() -> None:
     tweets = tweets_of(3000)
     kinds = Counter(tweet.kind for tweet in tweets)
     assert kinds["retweet"] > 800
@@ -158,7 +158,7 @@ def body(port: int, route: int = 1) -> tuple[int, bytes]:
 
 
 @pytest.mark.stack
-def test_the_server_answers_its_routes_and_ends_for_good_behind_the_count(tmp_path: Path) -> None:
+def test_the_server_answers_its_routes_and_ends_permanently_after_the_count(tmp_path: Path) -> None:
     with Program("sse_ingest.simulator", tmp_path, "--count", 250, "--seed", 5, "--panic-every", 100) as server:
         base = f"http://127.0.0.1:{server.port}"
         assert "/tweets/2" in httpx.get(base).json()["routes"]
@@ -203,7 +203,7 @@ def test_a_connection_starts_from_the_first_tweet_again_unless_it_is_live(tmp_pa
 
 
 @pytest.mark.stack
-def test_tweets_come_at_the_rate_that_is_asked_for(tmp_path: Path) -> None:
+def test_tweets_are_sent_at_the_requested_rate(tmp_path: Path) -> None:
     flags = ("--rate", 400, "--count", 600, "--panic-every", 0)
     with (
         Program("sse_ingest.simulator", tmp_path, *flags) as server,

@@ -66,7 +66,7 @@ def test_mixed_line_ends() -> None:
     ]
 
 
-def test_a_byte_order_mark_is_no_text_at_the_start_and_text_elsewhere() -> None:
+def test_a_byte_order_mark_is_skipped_at_the_start_and_is_text_elsewhere() -> None:
     stream = BOM + b"data: a\n\n"
     for cut in range(5):
         assert events_of([stream[:cut], stream[cut:]]) == [("message", "a", "")]
@@ -79,7 +79,7 @@ def test_a_block_without_a_final_blank_line_is_dropped_with_its_id() -> None:
     assert blocks.last_id == "5"
 
 
-def test_an_id_stays_and_counts_without_data_and_one_with_nul_is_ignored() -> None:
+def test_an_id_is_kept_even_without_data_and_an_id_with_nul_is_ignored() -> None:
     assert events_of([b"id: 1\n\ndata: a\n\nid: 2\0\ndata: b\n\nid:\ndata: c\n\n"]) == [
         ("message", "a", "1"),
         ("message", "b", "1"),

@@ -11,7 +11,7 @@ def coded(pieces: list[bytes]) -> bytes:
     return b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\n\r\n"
 
 
-def test_cut_at_each_byte_and_with_extensions_trailers_and_bytes_to_spare() -> None:
+def test_a_body_is_decoded_when_cut_at_each_byte_with_extensions_trailers_and_further_bytes() -> None:
     body = b" 00000000000000005;name=value\r\nab\r\nc\r\n00A \r\n0123456789\r\n0\r\nTrailer: x\r\n\r\n"
     for cut in range(len(body) + 1):
         chunks = Chunks()
@@ -21,13 +21,13 @@ def test_cut_at_each_byte_and_with_extensions_trailers_and_bytes_to_spare() -> N
 
 
 @given(st.lists(st.binary(min_size=1, max_size=40), max_size=8), st.integers(1, 7))
-def test_a_body_comes_out_whole_for_any_pieces(pieces: list[bytes], step: int) -> None:
+def test_a_body_is_decoded_completely_from_any_pieces(pieces: list[bytes], step: int) -> None:
     body, chunks = coded(pieces), Chunks()
     assert b"".join(chunks.feed(body[at : at + step]) for at in range(0, len(body), step)) == b"".join(pieces)
     assert chunks.is_ended
 
 
-def test_a_body_that_breaks_off_is_not_ended() -> None:
+def test_an_incomplete_body_is_not_ended() -> None:
     body = coded([b"abc"])
     for cut in range(len(body)):
         chunks = Chunks()

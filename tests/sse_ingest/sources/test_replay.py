@@ -59,7 +59,7 @@ def test_the_rate_is_kept(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "count"), [*invented("rtp-server/stream.sse", 4), *recorded("rtp-server/stream.sse", 7)]
 )
-def test_a_stored_stream_is_replayed_as_it_came(path: Path, count: int) -> None:
+def test_a_stored_stream_is_replayed_unchanged(path: Path, count: int) -> None:
     assert len(list(replay(path))) == count
 
 
@@ -105,13 +105,13 @@ def test_addresses_name_sources_without_their_secrets(address: str, name: str, s
         *("http://u:secret@a:99999/", "http://[::1", "mastodon:http://[x", "mastodon:a:x", "wikimedia:http://a:0x1/"),
     ],
 )
-def test_an_invalid_address_is_one_sentence(address: str) -> None:
+def test_an_invalid_address_is_reported_in_one_sentence(address: str) -> None:
     with pytest.raises(StartError, match="is not a source") as refused:
         source_of(address, StreamLimits())
     assert "secret" not in str(refused.value)
 
 
-def test_a_file_that_is_gone_meanwhile_is_reported_and_is_no_defect(tmp_path: Path) -> None:
+def test_a_file_that_disappears_meanwhile_is_reported_and_is_not_a_bug(tmp_path: Path) -> None:
     path = tmp_path / "lines.jsonl"
     with pytest.raises(SourceRefused, match=r"lines\.jsonl: No such file"):
         list(replay(path))

@@ -55,7 +55,7 @@ def saying(answer: bytes) -> Callable[[Peer], None]:
     return lambda peer: peer.send(answer)
 
 
-def test_a_server_that_has_no_more_is_not_asked_again() -> None:
+def test_a_server_without_further_events_is_not_asked_again() -> None:
     data, requests = events_of(whole(FIRST, SECOND))
     assert data == ["first", "second"]
     assert len(requests) == 2
@@ -103,7 +103,7 @@ def test_a_server_in_trouble_is_asked_again(status: str) -> None:
     assert len(requests) == 3
 
 
-def test_a_server_that_is_not_there_yet_is_waited_for() -> None:
+def test_a_reader_waits_for_a_server_that_is_not_running_yet() -> None:
     with ScriptedServer(whole(FIRST)) as server:
         port = server.port
     stream = EventStream(f"http://127.0.0.1:{port}/", state := SourceState("test"), QUICK)
@@ -118,7 +118,7 @@ def test_a_server_that_is_not_there_yet_is_waited_for() -> None:
     assert not reader.is_alive()
 
 
-def test_a_silent_link_is_lost_and_a_talking_one_is_not() -> None:
+def test_a_silent_connection_counts_as_lost_and_one_with_comments_does_not() -> None:
     def talking(peer: Peer) -> None:
         peer.send(OK, chunk(FIRST))
         for _ in range(5):
@@ -150,7 +150,7 @@ def test_a_silent_link_is_lost_and_a_talking_one_is_not() -> None:
         (response("302 Found", "Location: /stream"), "is not a valid address or redirect"),
     ],
 )
-def test_a_response_that_is_no_event_stream_needs_a_person(answer: bytes, reason: str) -> None:
+def test_a_response_that_is_not_an_event_stream_needs_a_person(answer: bytes, reason: str) -> None:
     steps = [lambda peer: peer.send(answer)] * 30
     with pytest.raises(SourceRefused, match=reason):
         events_of(*steps)
@@ -177,7 +177,7 @@ def test_an_id_that_is_not_found_repeatedly_is_given_up() -> None:
 
 
 @pytest.mark.parametrize("head", [b"HTTP/1.1 103 Early Hints\r\n\r\n", b"HTTP/1.1 200 OK\r\nno header\r\n\r\n"])
-def test_an_answer_that_cannot_be_read_is_asked_for_again(head: bytes) -> None:
+def test_a_request_whose_answer_cannot_be_read_is_repeated(head: bytes) -> None:
     data, requests = events_of(lambda peer: peer.send(head), whole(FIRST))
     assert (data, len(requests)) == (["first"], 3)
 
@@ -295,13 +295,13 @@ def test_a_character_split_over_chunks_is_whole() -> None:
     assert data == ["a😀b"]
 
 
-def test_comments_are_no_events_and_an_id_without_data_counts() -> None:
+def test_comments_are_not_events_and_an_id_without_data_counts() -> None:
     data, requests = events_of(whole(b":)\n\n:thump\n\n", b"id: 9\n\n", FIRST.replace(b"id: 1\n", b"")))
     assert data == ["first"]
     assert requests[1]["last-event-id"] == "9"
 
 
-def test_an_event_above_the_limit_is_reported_cut_and_not_asked_for_again() -> None:
+def test_an_event_above_the_limit_is_reported_cut_and_not_requested_again() -> None:
     large = b"id: 5\ndata: " + b"x" * 100_000 + b"\n\n"
     with ScriptedServer(lambda peer: peer.send(OK, chunk(FIRST), chunk(large)), whole(SECOND)) as server:
         events = [arrival.event for arrival in stream_of(server)]
@@ -312,7 +312,7 @@ def test_an_event_above_the_limit_is_reported_cut_and_not_asked_for_again() -> N
     assert ids == [None, "5", "2"]
 
 
-def test_ids_of_any_characters_come_back_as_they_were() -> None:
+def test_ids_of_any_characters_are_sent_back_unchanged() -> None:
     wanted = '[{"topic":"x","timestamp":1}] ö😀'
     with ScriptedServer(whole(f"id: {wanted}\ndata: a\n\n".encode())) as server:
         assert len(list(stream_of(server))) == 1
@@ -336,7 +336,7 @@ def test_an_id_that_the_server_has_forgotten_is_one_gap() -> None:
     assert (state.connections, state.gaps) == (2, 1)
 
 
-def test_a_stream_is_opened_behind_an_id_and_with_a_token() -> None:
+def test_a_stream_is_opened_after_an_id_and_with_a_token() -> None:
     with ScriptedServer() as server:
         assert list(stream_of(server, last_id="7", token="s3cret")) == []
         assert server.peers[0].headers["last-event-id"] == "7"
@@ -415,12 +415,12 @@ def test_a_server_that_asks_for_no_pause_or_for_an_endless_one_gets_ours(retry: 
         response("431 Headers Too Large"),
     ],
 )
-def test_nothing_that_a_server_says_ends_a_stream_that_has_been_read(odd: bytes) -> None:
+def test_no_answer_of_a_server_ends_a_stream_that_was_read_before(odd: bytes) -> None:
     data, _ = events_of(whole(FIRST), saying(odd), whole(SECOND))
     assert data == ["first", "second"]
 
 
-def test_an_address_that_can_be_none_is_refused_with_a_reason() -> None:
+def test_an_invalid_address_is_refused_with_a_reason() -> None:
     with pytest.raises(SourceRefused, match="is not a valid address or redirect"):
         list(EventStream("http://a..b/", SourceState("test"), QUICK))
 
@@ -499,7 +499,7 @@ CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 @pytest.mark.parametrize("proxied", [False, True])
-def test_an_answer_of_endless_interim_answers_is_lost(proxied: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_endless_interim_responses_count_as_a_lost_connection(proxied: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     limits = StreamLimits(silence_s=2.0, pause_s=0.01, pause_max_s=0.02)
     with ScriptedServer(endless(CONTINUE), whole(FIRST)) as server:
         if proxied:
@@ -561,7 +561,7 @@ def test_codings_that_cannot_be_undone_safely_are_refused(head: str) -> None:
 
 @pytest.mark.parametrize("answer", ["200 OK", "302 Found"])
 @pytest.mark.parametrize("times", [1, 2])
-def test_a_body_that_is_made_to_grow_takes_no_memory(answer: str, times: int) -> None:
+def test_a_compressed_body_that_expands_too_far_takes_no_memory(answer: str, times: int) -> None:
     body = b"\0" * (64 << 20)
     for _ in range(times):
         body = gzip.compress(body)

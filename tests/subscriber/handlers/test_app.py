@@ -217,7 +217,7 @@ async def test_no_more_run_at_once_than_allowed(app: Subscriber, broker: BrokerP
     assert most == 3
 
 
-async def test_two_of_one_name_share_and_do_not_double(broker: BrokerProcess) -> None:
+async def test_two_handlers_with_one_name_share_the_events_without_duplicates(broker: BrokerProcess) -> None:
     seen: list[list[int]] = [[], []]
     apps = []
     for number in range(2):
@@ -322,7 +322,7 @@ async def test_events_continue_when_the_broker_was_killed(app: Subscriber, broke
             await anyio.sleep(0.05)
 
 
-async def test_hooks_see_each_try_and_one_before_it_can_refuse(app: Subscriber, broker: BrokerProcess) -> None:
+async def test_hooks_see_each_try_and_a_hook_before_it_can_make_it_fail(app: Subscriber, broker: BrokerProcess) -> None:
     told: list[tuple[str, str]] = []
 
     @app.before
@@ -428,14 +428,14 @@ async def test_a_service_with_a_wrong_token_ends_with_the_remedy(tmp_path: Path)
     assert "of orders: unauthenticated no such name and token; see --broker-user" in str(error)
 
 
-def test_a_service_without_a_broker_is_one_sentence() -> None:
+def test_a_service_without_a_broker_is_reported_in_one_sentence() -> None:
     command = [sys.executable, "-c", textwrap.dedent(SERVICE), "--broker", "127.0.0.1:1"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=WITHIN_S, check=False)
     assert done.returncode == 2
     assert "no broker answers at 127.0.0.1:1" in done.stderr.splitlines()[-1]
 
 
-async def test_a_failure_hook_sees_failed_tries_alone(app: Subscriber, broker: BrokerProcess) -> None:
+async def test_a_failure_hook_sees_only_failed_tries(app: Subscriber, broker: BrokerProcess) -> None:
     told: list[str] = []
 
     @app.failure
@@ -484,7 +484,7 @@ async def test_each_try_and_its_processing_time_is_kept_and_can_be_shown(
     assert "KeyError 2" in text
 
 
-async def test_without_a_history_there_is_none_and_the_command_says_so(broker: BrokerProcess) -> None:
+async def test_without_a_history_topic_the_command_reports_that_there_is_none(broker: BrokerProcess) -> None:
     app = Subscriber(broker.address, history=None)
 
     @app.on("orders", as_="stock", from_="earliest")
@@ -497,7 +497,7 @@ async def test_without_a_history_there_is_none_and_the_command_says_so(broker: B
         await show_history(HistorySettings(broker=broker.address), anyio.Event())
 
 
-async def test_a_try_is_a_span_of_the_events_trace_and_what_it_publishes_is_its_child(
+async def test_a_try_is_a_span_of_the_events_trace_and_published_events_are_its_children(
     app: Subscriber, broker: BrokerProcess, spans: InMemorySpanExporter
 ) -> None:
     trace_id, parent_id = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"

@@ -194,7 +194,7 @@ async def test_cancelling_the_service_ends_it_although_a_handler_catches_everyth
     assert (found["pending"], found["settled"], found["dead"]) == (1, 0, 0)
 
 
-async def test_a_service_whose_subscription_another_client_ends_says_so(broker: BrokerProcess) -> None:
+async def test_a_service_whose_subscription_another_client_ends_reports_that(broker: BrokerProcess) -> None:
     app = Subscriber(broker.address)
     app.on("orders", as_="stock", from_="earliest")(lambda event: None)
     await publish(broker, 1)
@@ -227,7 +227,7 @@ async def test_a_service_without_handlers_runs_until_its_stop(broker: BrokerProc
 
 
 @pytest.mark.parametrize("event", [{"id": "1", "msg": 1}, "hello", None])
-async def test_publish_names_what_it_takes(event: Any) -> None:
+async def test_publish_names_the_type_that_it_accepts(event: Any) -> None:
     with pytest.raises(TypeError, match=r"publish takes an Event, not a .*: Event\(id="):
         await Subscriber().publish("orders", event)
 
@@ -272,7 +272,7 @@ def run_until_settled(broker: BrokerProcess, start: Callable[[], "subprocess.Pop
 
 @pytest.mark.parametrize("concurrency", [1, 10])
 @pytest.mark.parametrize("kind", ["async def", "def"])
-def test_a_handler_that_ends_the_process_counts_against_its_own_event_alone(
+def test_a_handler_that_ends_the_process_fails_only_its_own_event(
     broker: BrokerProcess, kind: str, concurrency: int
 ) -> None:
     anyio.run(publish, broker, *range(51))
@@ -284,7 +284,7 @@ def test_a_handler_that_ends_the_process_counts_against_its_own_event_alone(
     assert {line.split()[1] for line in printed} <= ({"1"} if concurrency == 1 else {"1", "2"})
 
 
-def test_a_killed_service_counts_against_what_it_was_handling_alone(broker: BrokerProcess) -> None:
+def test_a_killed_service_fails_only_the_events_that_it_was_handling(broker: BrokerProcess) -> None:
     anyio.run(publish, broker, *range(51))
     for _ in range(3):
         with service(broker, "async def", "print('handling', flush=True); time.sleep(60)") as process:
@@ -302,7 +302,7 @@ def test_a_killed_service_counts_against_what_it_was_handling_alone(broker: Brok
     assert {line.split()[1] for line in printed} <= {"1"}
 
 
-async def test_a_stop_is_status_0_and_an_exit_in_a_handler_is_no_stop(broker: BrokerProcess) -> None:
+async def test_a_stop_ends_with_status_0_and_an_exit_in_a_handler_is_not_a_stop(broker: BrokerProcess) -> None:
     await publish(broker, *range(26))
     process = service(broker, "async def", "print('exiting', flush=True); sys.exit(0)")
     with process:

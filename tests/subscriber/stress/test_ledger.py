@@ -18,17 +18,17 @@ def ledger(received: Iterable[int] = (), settled: Iterable[int] = ()) -> Ledger:
     return account
 
 
-def test_everything_received_and_settled_is_nothing_lost() -> None:
+def test_if_every_event_was_received_and_settled_none_is_lost() -> None:
     assert ledger(range(10), range(10)).judge(NOTHING, Balance(next=10, unsettled=0)) == Verdict(0, 0, 0, 0, [])
 
 
-def test_an_event_that_comes_again_before_its_ack_is_a_redelivery() -> None:
+def test_an_event_that_arrives_again_before_its_ack_is_a_redelivery() -> None:
     account = ledger(range(3))
     account.receive([1])
     assert (account.redelivered, account.doubled) == (1, 0)
 
 
-def test_an_event_that_comes_again_after_its_ack_is_doubled() -> None:
+def test_an_event_that_arrives_again_after_its_ack_is_doubled() -> None:
     account = ledger(range(3), range(3))
     account.receive([1])
     account.receive([2])
@@ -59,7 +59,7 @@ def test_an_event_settled_before_the_run_is_not_owed() -> None:
     assert account.judge(opening, Balance(next=20, unsettled=0)) == Verdict(0, 0, 0, 0, [])
 
 
-def test_an_event_settled_by_an_earlier_run_is_a_surplus_when_it_comes_again() -> None:
+def test_an_event_settled_by_an_earlier_run_is_a_surplus_when_it_arrives_again() -> None:
     account = ledger([3, *range(10, 20)], [3, *range(10, 20)])
     opening = Balance(next=10, unsettled=0)
     assert account.judge(opening, Balance(next=20, unsettled=0)) == Verdict(0, 0, 0, 1, [])
@@ -72,7 +72,7 @@ def test_an_event_that_the_broker_gave_up_on_is_dead_and_not_lost() -> None:
     assert never_acked.judge(NOTHING, Balance(next=10, unsettled=0, dead=2)) == Verdict(0, 0, 2, 0, [])
 
 
-def test_an_ack_without_confirmation_is_no_fault_whatever_became_of_it() -> None:
+def test_an_ack_without_confirmation_is_never_a_fault() -> None:
     account = ledger(range(10), range(8))
     account.ack([8, 9])
     for unsettled in (0, 1, 2):

@@ -28,7 +28,7 @@ def stored(offset: int, *, priority: int = 0, attempt: int = 1, timestamp: int =
 
 
 @given(st.floats(min_value=0.1, max_value=1e6), st.integers(min_value=0, max_value=10_000))
-def test_an_event_is_due_once_its_time_has_come_and_not_before(rate: float, number: int) -> None:
+def test_an_event_is_due_at_its_time_and_not_before(rate: float, number: int) -> None:
     plan = Plan("p", rate, sizes=[200], priorities=1, seed=0)
     due = plan.due_s(number)
     assert plan.count_due(due + 0.01 / rate) == number + 1
@@ -52,7 +52,7 @@ def test_an_event_outside_the_plan_has_no_due_time() -> None:
 
 
 @given(st.floats(0, 0.3), st.floats(0, 0.3), st.floats(0, 0.3), st.integers(0, 2**32))
-def test_each_delivery_has_one_lot(nack: float, stall: float, vanish: float, seed: int) -> None:
+def test_each_delivery_has_one_outcome(nack: float, stall: float, vanish: float, seed: int) -> None:
     faults, events = Faults(nack, stall, vanish, seed), [stored(offset) for offset in range(50)]
     lot = faults.draw(events)
     if lot.is_vanishing:
@@ -63,14 +63,14 @@ def test_each_delivery_has_one_lot(nack: float, stall: float, vanish: float, see
     assert nack or not lot.nacked
 
 
-def test_shares_are_about_kept() -> None:
+def test_the_shares_of_faults_are_approximately_kept() -> None:
     faults = Faults(0.1, 0.2, 0.0, 1)
     faults.draw([stored(offset) for offset in range(20_000)])
     assert abs(faults.nacked / 20_000 - 0.1) < 0.01
     assert abs(faults.stalled / 20_000 - 0.2) < 0.01
 
 
-def test_order_is_wanted_within_a_priority_and_of_first_tries_alone() -> None:
+def test_only_first_deliveries_must_be_in_order_within_their_priority() -> None:
     order = OrderCheck()
     order.note([stored(5, priority=1), stored(3), stored(9, priority=1), stored(4)], 1)
     order.note([stored(1, attempt=2), stored(6)], 1)

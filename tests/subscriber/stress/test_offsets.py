@@ -18,7 +18,7 @@ def filled(offsets: Iterable[int]) -> OffsetSet:
 
 
 @given(st.lists(OFFSETS))
-def test_it_holds_what_a_set_holds(offsets: list[int]) -> None:
+def test_an_offset_set_has_the_same_offsets_as_a_set(offsets: list[int]) -> None:
     model: set[int] = set()
     offset_set = OffsetSet()
     for offset in offsets:
@@ -35,7 +35,7 @@ RUNS = st.builds(lambda first, count: list(range(first, first + count)), OFFSETS
 
 @settings(deadline=None)
 @given(st.lists(RUNS | st.lists(OFFSETS, max_size=50), max_size=6))
-def test_whole_batches_go_in_as_single_offsets_do(batches: list[list[int]]) -> None:
+def test_adding_a_batch_is_the_same_as_adding_its_offsets(batches: list[list[int]]) -> None:
     model: set[int] = set()
     offset_set = OffsetSet()
     for batch in batches:

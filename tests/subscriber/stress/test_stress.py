@@ -86,7 +86,7 @@ def test_faults_on_purpose_lose_nothing_and_are_counted(broker: BrokerProcess) -
     assert topic["redelivered"] > 0
 
 
-def test_a_broker_that_stands_still_is_seen_in_the_latency_from_when_events_were_due(broker: BrokerProcess) -> None:
+def test_a_pause_of_the_broker_is_visible_in_the_latency_of_events_due_meanwhile(broker: BrokerProcess) -> None:
     """A pause of the broker also delays the sending, so it must count for every event that was due during the pause."""
 
     def pause() -> None:
@@ -113,9 +113,9 @@ def test_a_broker_that_stands_still_is_seen_in_the_latency_from_when_events_were
     [
         ({"publish_rate": 5}, "--publish-rate needs --seconds"),
         ({"vanish": 0.1}, "--vanish needs --as"),
-        ({"nack_share": 0.6, "stall": 0.6}, "shares of one whole"),
+        ({"nack_share": 0.6, "stall": 0.6}, "must not exceed 1"),
     ],
 )
-def test_settings_that_make_no_sense_are_one_sentence(settings: dict[str, Any], sentence: str) -> None:
+def test_settings_that_make_no_sense_are_reported_in_one_sentence(settings: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValidationError, match=sentence):
         SubscriberSettings(topic=["t"], **settings)

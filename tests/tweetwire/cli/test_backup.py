@@ -249,7 +249,7 @@ def test_an_interrupted_backup_is_recognised(tmp_path: Path, shared_broker: Brok
         assert process.stderr.read().endswith("is incomplete, remove it\n")
 
 
-def test_a_folder_that_is_no_backup_is_refused(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_a_backup_is_refused(tmp_path: Path) -> None:
     assert "is not a backup: it has no file BACKUP" in restore(tmp_path, 2)
 
 

@@ -110,7 +110,7 @@ def test_explain_shows_the_trace_of_the_last_failed_try_line_by_line(
     assert "trace of the last failed try:\n  Traceback:\n    line 7\n  \\x1b[1mKeyError\n" in told
 
 
-def test_a_dead_event_is_listed_explained_and_redriven_to_its_subscription_alone(
+def test_a_dead_event_is_listed_explained_and_redriven_only_to_its_subscription(
     cli: Cli, client: SyncClient, broker: BrokerProcess
 ) -> None:
     publish(client, [Event(id="1", msg="x"), Event(id="2", msg="y")])
@@ -145,7 +145,7 @@ def test_a_dead_event_is_listed_explained_and_redriven_to_its_subscription_alone
             assert time.monotonic() < deadline
         assert [(event["id"], event["try"]) for event in again] == [("1", 3)]
         assert other.type() == []
-        assert cli("redrive", "tweets", "all", "--as", "inventory") == "0 events go to inventory again\n"
+        assert cli("redrive", "tweets", "all", "--as", "inventory") == "0 events are delivered to inventory again\n"
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_a_dead_event_is_listed_explained_and_redriven_to_its_subscription_alone
             ["redrive", "t", "a b", "--as", "s"],
             "redrive: REFS: an id cannot be empty or have spaces here; pass the offset of the event instead: @1042",
         ),
-        (["explain", "t t", "@1", "--as", "s"], "explain: TOPIC: 't t': 1-128 of"),
+        (["explain", "t t", "@1", "--as", "s"], "explain: TOPIC: 't t' is not a name; use 1-128 of"),
         (["explain", "t", "@1"], "explain: --as: is needed"),
         (["dead", "--limit", "0"], "dead: --limit: '0' is less than 1"),
         (["topics", "--timeout", "5"], "topics: --timeout: '5' is not a duration"),
@@ -177,13 +177,13 @@ def test_a_dead_event_is_listed_explained_and_redriven_to_its_subscription_alone
         (["export", "--out", "no/such/folder/x"], "export: cannot write no/such/folder/x: No such file or directory"),
     ],
 )
-def test_a_refusal_is_one_sentence_and_status_2(cli: Cli, words: list[str], sentence: str) -> None:
+def test_a_refusal_is_reported_in_one_sentence_with_status_2(cli: Cli, words: list[str], sentence: str) -> None:
     assert cli(*words, status=2) == ""
     assert cli.errors.startswith(f"tweetwire {sentence}")
     assert cli.errors.count("\n") == 1
 
 
-def test_a_missing_broker_is_one_sentence_and_status_2_for_every_command(
+def test_a_missing_broker_is_reported_in_one_sentence_and_status_2_for_every_command(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -266,7 +266,7 @@ def test_tail_follows_and_disturbs_no_consumer(client: SyncClient, broker: Broke
         assert tail.returncode == 0
 
 
-def test_an_interrupt_that_python_drops_ends_tail_all_the_same(client: SyncClient, broker: BrokerProcess) -> None:
+def test_an_interrupt_that_python_drops_still_ends_tail(client: SyncClient, broker: BrokerProcess) -> None:
     publish(client, numbered(3))
 
     class Dropping(io.StringIO):
@@ -297,7 +297,7 @@ def test_a_following_tail_ends_in_order(client: SyncClient, broker: BrokerProces
     assert "Traceback" not in errors
 
 
-def test_a_reader_that_has_seen_enough_ends_tail_without_a_word(client: SyncClient, broker: BrokerProcess) -> None:
+def test_a_reader_that_closes_the_pipe_ends_tail_without_a_message(client: SyncClient, broker: BrokerProcess) -> None:
     publish(client, numbered(20_000))
     tail = start("tail", "tweets", "--no-follow", "--json", "--broker", broker.address)
     assert tail.stdout is not None
@@ -326,7 +326,9 @@ def test_events_of_others_cannot_steer_the_terminal(cli: Cli, client: SyncClient
 # Export
 
 
-def test_export_is_what_is_neither_settled_nor_dead(cli: Cli, client: SyncClient, broker: BrokerProcess) -> None:
+def test_export_has_the_events_that_are_neither_settled_nor_dead(
+    cli: Cli, client: SyncClient, broker: BrokerProcess
+) -> None:
     publish(client, numbered(12))
     with (
         Consumer(

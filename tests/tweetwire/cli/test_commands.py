@@ -95,7 +95,7 @@ def test_clients_are_listed_with_their_subscriptions(cli: Cli, client: SyncClien
     assert len(cli.json("clients", "--limit", "1")) == 1
 
 
-def test_a_subscription_ends_only_if_a_person_says_so(cli: Cli, client: SyncClient, topic: str) -> None:
+def test_a_subscription_ends_only_if_a_person_confirms_it(cli: Cli, client: SyncClient, topic: str) -> None:
     publish(client, topic, 3)
     client.unsubscribe(client.subscribe(topic, as_="billing", from_="earliest"))
     cli("unsub", topic, "--as", "billing", status=2)

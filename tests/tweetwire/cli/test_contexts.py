@@ -122,7 +122,7 @@ def test_names_that_no_context_has_are_refused_with_those_that_exist(run: Comman
     assert "there is no context 'prod'; save one with: tweetwire context add" in run("context", "use", "prod", status=2)
     run("context", "add", "test")
     assert "there is no context 'prod'; there are: test" in run("topics", "--context", "prod", status=2)
-    assert "CONTEXT: '../x': 1-128 of" in run("context", "add", "../x", status=2)
+    assert "CONTEXT: '../x' is not a name; use 1-128 of" in run("context", "add", "../x", status=2)
     assert "--token-stdin: a token is a word" in _with_stdin(run, "a b\n")
 
 
@@ -133,7 +133,7 @@ def _with_stdin(run: Command, text: str) -> str:
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"contexts":{"a":{}}}', '{"contexts":{},"other":1}', "\xff"])
-def test_a_broken_file_is_one_sentence(run: Command, home: Path, content: str) -> None:
+def test_a_broken_file_is_reported_in_one_sentence(run: Command, home: Path, content: str) -> None:
     home.mkdir(parents=True)
     path = home / "contexts.json"
     path.touch(mode=0o600)

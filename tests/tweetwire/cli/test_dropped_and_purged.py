@@ -98,7 +98,7 @@ def _drain(reader: int, into: list[bytes]) -> None:
         into.append(data)
 
 
-def test_a_backup_leaves_dropped_topics_out_and_takes_what_a_purge_has_left(tmp_path: Path) -> None:
+def test_a_backup_leaves_dropped_topics_out_and_copies_the_events_that_a_purge_has_left(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "first") as broker, SyncClient(broker.address) as client:
         for topic in ("dropped", "again", "purged", "emptied"):
             publish(client, topic, 50)

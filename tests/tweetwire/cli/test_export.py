@@ -142,7 +142,7 @@ def test_a_full_disk_leaves_the_older_file(
         (("absent", "--out", "/absent/file"), "the broker refuses (unknown_topic)"),
     ],
 )
-def test_misuse_is_one_sentence(tweetwire: Tweetwire, words: tuple[str, ...], sentence: str) -> None:
+def test_misuse_is_reported_in_one_sentence(tweetwire: Tweetwire, words: tuple[str, ...], sentence: str) -> None:
     done = tweetwire("export", *words, status=2)
     assert sentence in done.errors
     assert done.errors.count("\n") == 1

@@ -67,7 +67,7 @@ def test_values_are_read_as_they_are_written() -> None:
     assert read("-", "--as", "me").file == Path("-")
 
 
-def test_flags_win_over_the_environment_and_that_over_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_flags_win_over_the_environment_which_wins_over_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
     values: dict[str, tuple[str, Any]] = {
         "WAIT": ("2m", 120.0),
         "SIZE": ('["1KiB","2"]', [1024, 2]),
@@ -101,7 +101,7 @@ def test_flags_win_over_the_environment_and_that_over_the_default(monkeypatch: p
         (["f", "--as", "me", "--share", "half"], "--share: 'half' is not a number"),
         (["f", "--as", "me", "--share", "0"], "--share: '0' is not more than 0"),
         (["f", "--as", "me", "--mode", "c"], "--mode: 'c' is not one of a, b"),
-        (["f", "--as", "me\nsub x"], "--as: 'me\\nsub x': 1-128 of"),
+        (["f", "--as", "me\nsub x"], "--as: 'me\\nsub x' is not a name; use 1-128 of"),
         (["f", "", "--as", "me"], "TEXTS: must be one line of text"),
         (["f", "--as", "me", "--nmuber", "1"], "unrecognized arguments: --nmuber"),
         (["f", "--as", "me", "--num", "1"], "unrecognized arguments: --num"),
@@ -112,14 +112,14 @@ def test_flags_win_over_the_environment_and_that_over_the_default(monkeypatch: p
         (["f", "--as", "me", "--loop", "--json"], "--loop and --json exclude each other"),
     ],
 )
-def test_a_wrong_flag_is_one_sentence(words: list[str], sentence: str) -> None:
+def test_a_wrong_flag_is_reported_in_one_sentence(words: list[str], sentence: str) -> None:
     with pytest.raises(StartError) as error:
         read(*words)
     assert str(error.value).startswith(sentence)
     assert "\n" not in str(error.value)
 
 
-def test_a_wrong_list_or_switch_of_the_environment_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_list_or_switch_of_the_environment_is_reported_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TWEETWIRE_SIZE", "1KiB")
     with pytest.raises(StartError, match=r"^TWEETWIRE_SIZE: must be a JSON list of texts$"):
         read("f", "--as", "me")

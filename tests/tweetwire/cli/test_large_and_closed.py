@@ -83,7 +83,9 @@ def _settled(client: SyncClient, topic: str) -> int:
     return count
 
 
-def test_a_full_disk_for_the_output_is_one_sentence(shared_broker: BrokerProcess, shared_client: SyncClient) -> None:
+def test_a_full_disk_for_the_output_is_reported_in_one_sentence(
+    shared_broker: BrokerProcess, shared_client: SyncClient
+) -> None:
     shared_client.publish("full", Event(id="a", msg=1))
     for words in (("tail", "full", "--no-follow", "--json"), ("export", "full"), ("sub", "full", "--from", "earliest")):
         with open("/dev/full", "w") as full:

@@ -14,7 +14,7 @@ class _Terminal(io.StringIO):
         return True
 
 
-def test_one_line_says_what_was_done(capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_line_reports_the_finished_work(capsys: pytest.CaptureFixture[str]) -> None:
     with Progress("exporting", "exported", "events", total=2500) as progress:
         progress.advance(2000)
         progress.advance(500)
@@ -39,7 +39,7 @@ def test_work_that_sigterm_ends_does_not_end_with_status_0(capsys: pytest.Captur
     assert (caught.value.code, capsys.readouterr().err) == (INTERRUPTED, "")
 
 
-def test_a_terminal_shows_a_bar_that_is_gone_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_terminal_shows_a_bar_that_disappears_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = _Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")

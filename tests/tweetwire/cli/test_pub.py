@@ -22,7 +22,7 @@ def lines(count: int) -> str:
     return "".join(f'{{"n":{n}}}\n' for n in range(1, count + 1))
 
 
-def test_one_event_is_stored_with_all_that_the_flags_say(
+def test_one_event_is_stored_with_the_members_that_the_flags_give(
     tweetwire: Tweetwire, shared_client: SyncClient, topic: str
 ) -> None:
     flags = ("--key", "blue", "--priority", 9, "--parent", "p-1", "--header", "a=b", "--header", "c=d=e")
@@ -179,7 +179,7 @@ def test_a_signal_is_reported_with_the_confirmed_events(
         (("1", "--priority", "256"), "--priority: '256' is more than 255"),
     ],
 )
-def test_misuse_is_one_sentence(tweetwire: Tweetwire, words: tuple[str, ...], sentence: str) -> None:
+def test_misuse_is_reported_in_one_sentence(tweetwire: Tweetwire, words: tuple[str, ...], sentence: str) -> None:
     done = tweetwire("pub", "misused", *words, status=2)
     assert sentence in done.errors
     assert done.errors.count("\n") == 1

@@ -38,7 +38,7 @@ class Terminal(ProgramTerminal):
         self.press(keys.encode())
 
 
-def test_it_completes_shows_events_amid_typing_and_remembers(
+def test_the_shell_completes_words_shows_events_during_typing_and_keeps_a_history(
     client: SyncClient, broker: BrokerProcess, tmp_path: Path
 ) -> None:
     client.publish("tweets", Event(id="1", msg="first"))
@@ -74,7 +74,7 @@ def test_it_completes_shows_events_amid_typing_and_remembers(
     assert client.stats()["topics"]["tweets"]["subscriptions"]["inventory"]["settled"] == 1
 
 
-def test_earlier_input_comes_back_with_the_arrow_key(broker: BrokerProcess, tmp_path: Path) -> None:
+def test_the_arrow_key_shows_earlier_input(broker: BrokerProcess, tmp_path: Path) -> None:
     (tmp_path / "history").write_text("hello older\nhello newer\n")
     with Terminal(broker, tmp_path) as terminal:
         terminal.type("\x1b[A\x1b[A\r")
@@ -105,7 +105,7 @@ def test_no_character_of_a_payload_begins_another_line(
         assert "+OK hello intruder" not in terminal.shown
 
 
-def test_bytes_that_are_no_utf8_are_sent_for_the_broker_to_refuse(broker: BrokerProcess, tmp_path: Path) -> None:
+def test_bytes_that_are_not_utf8_are_sent_for_the_broker_to_refuse(broker: BrokerProcess, tmp_path: Path) -> None:
     with Terminal(broker, tmp_path) as terminal:
         terminal.press(b"comment t gr\xfcn\r")
         terminal.until("-ERR bad_utf8")
@@ -115,7 +115,7 @@ def test_bytes_that_are_no_utf8_are_sent_for_the_broker_to_refuse(broker: Broker
     assert terminal.history.read_bytes() == b"comment t gr\xfcn\n"
 
 
-def test_it_says_so_when_the_broker_is_gone(broker: BrokerProcess, tmp_path: Path) -> None:
+def test_the_shell_reports_a_lost_broker(broker: BrokerProcess, tmp_path: Path) -> None:
     with Terminal(broker, tmp_path) as terminal:
         terminal.type("ping\r")
         terminal.until("+PONG")
@@ -125,7 +125,7 @@ def test_it_says_so_when_the_broker_is_gone(broker: BrokerProcess, tmp_path: Pat
         assert terminal.status() == 2
 
 
-def test_ctrl_c_ends_it_also_right_behind_other_keys(broker: BrokerProcess, tmp_path: Path) -> None:
+def test_ctrl_c_ends_the_shell_also_right_after_other_keys(broker: BrokerProcess, tmp_path: Path) -> None:
     with Terminal(broker, tmp_path) as terminal:
         terminal.type("ping\r")
         terminal.until("+PONG")
@@ -135,7 +135,7 @@ def test_ctrl_c_ends_it_also_right_behind_other_keys(broker: BrokerProcess, tmp_
 
 
 @pytest.mark.parametrize(("sign", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)])
-def test_a_signal_ends_it(broker: BrokerProcess, tmp_path: Path, sign: signal.Signals, status: int) -> None:
+def test_a_signal_ends_the_shell(broker: BrokerProcess, tmp_path: Path, sign: signal.Signals, status: int) -> None:
     with Terminal(broker, tmp_path) as terminal:
         terminal.type("half")
         terminal.until("half")
@@ -144,7 +144,7 @@ def test_a_signal_ends_it(broker: BrokerProcess, tmp_path: Path, sign: signal.Si
         assert "Traceback" not in terminal.written
 
 
-def test_a_script_can_use_it(client: SyncClient, broker: BrokerProcess) -> None:
+def test_a_script_can_use_the_shell(client: SyncClient, broker: BrokerProcess) -> None:
     client.publish("t", Event(id="1", msg="☂"))
     script = 'pub u {"id":"1","msg":1}\nread t earliest\nnonsense'
     shell = _piped(broker, script)
@@ -161,7 +161,7 @@ def test_lines_of_a_script_after_quit_are_not_sent(client: SyncClient, broker: B
     assert (shell.stderr, shell.returncode) == ("", 0)
 
 
-def test_a_script_of_which_the_broker_has_not_seen_the_end_has_failed() -> None:
+def test_a_script_fails_if_the_broker_has_not_received_its_end() -> None:
     with socket.create_server(("127.0.0.1", 0)) as door:
         words = ["shell", "--broker", f"127.0.0.1:{door.getsockname()[1]}"]
         shell = subprocess.Popen(

@@ -27,7 +27,7 @@ def ids(text: str) -> list[str]:
 FROM_FIRST = ("--as", "s", "--from", "earliest")
 
 
-def test_it_writes_events_and_acks_them(tweetwire: Tweetwire, shared_client: SyncClient, topic: str) -> None:
+def test_sub_writes_events_and_acks_them(tweetwire: Tweetwire, shared_client: SyncClient, topic: str) -> None:
     publish(shared_client, topic, "a", "b", "c")
     out = tweetwire("sub", topic, *FROM_FIRST, "--json", "--count", 2).out
     stored, _ = shared_client.read_lines(topic, 0)
@@ -60,7 +60,7 @@ def test_a_signal_ends_it_in_order_with_all_acks(
     assert (after["in_flight"], after["settled"] + after["pending"]) == (0, 500)
 
 
-def test_none_gives_every_event_back(tweetwire: Tweetwire, shared_client: SyncClient, topic: str) -> None:
+def test_with_ack_none_every_event_is_given_back(tweetwire: Tweetwire, shared_client: SyncClient, topic: str) -> None:
     publish(shared_client, topic, "a", "b", "c")
     assert ids(tweetwire("sub", topic, *FROM_FIRST, "--json", "--ack", "none", "--count", 2).out) == ["a", "b"]
     after = until(lambda: figures(shared_client, topic)["in_flight"] == 0 and figures(shared_client, topic))
@@ -112,7 +112,7 @@ def test_an_event_stays_in_flight_while_the_user_thinks(
     with tweetwire.started("sub", topic, "--as", "s", "--ack", "prompt", "--json", "--count", 1) as process:
         assert process.stdout is not None
         assert json.loads(process.stdout.readline())["id"] == "a"
-        # Each extension is a command, and so is each look at the figures.
+        # Each extension is a command, and so is each request for the figures.
         looks = 0
         before: int = shared_client.stats()["commands"]
 
@@ -136,7 +136,7 @@ def test_a_subscription_without_a_name_ends_with_the_command(
     until(lambda: shared_client.stats(topic)["topics"][topic]["subscriptions"] == {})
 
 
-def test_misuse_is_one_sentence(tweetwire: Tweetwire, topic: str) -> None:
+def test_misuse_is_reported_in_one_sentence(tweetwire: Tweetwire, topic: str) -> None:
     assert "(unknown_topic)" in tweetwire("sub", topic, status=2).errors
     assert (
         "--ack: 'maybe' is not one of auto, prompt, none" in tweetwire("sub", topic, "--ack", "maybe", status=2).errors

@@ -109,7 +109,7 @@ def test_a_template_shows_members(tweetwire: Tweetwire, shared_client: SyncClien
         ("{msg.n + 1}", "--format: "),
     ],
 )
-def test_a_wrong_template_is_one_sentence(template: str, sentence: str) -> None:
+def test_a_wrong_template_is_reported_in_one_sentence(template: str, sentence: str) -> None:
     with pytest.raises(StartError) as caught:
         read_format(template)
     assert str(caught.value).startswith(sentence)
@@ -118,20 +118,20 @@ def test_a_wrong_template_is_one_sentence(template: str, sentence: str) -> None:
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("--where", "msg.a = 1"), "--where: '= 1' at character 7 is no part of an expression; write =="),
+        (("--where", "msg.a = 1"), "--where: '= 1' at character 7 is not part of an expression; write =="),
         (("--json", "--format", "{id}"), "--json and --format exclude each other"),
         (("--since", "1h", "--from", "2h"), "--since and --from mean the same"),
         (("--until", "tomorrowish"), "--until: 'tomorrowish' is not a place"),
         (("-n", "0"), "'0' is less than 1"),
     ],
 )
-def test_misuse_is_one_sentence(tweetwire: Tweetwire, words: tuple[str, ...], sentence: str) -> None:
+def test_misuse_is_reported_in_one_sentence(tweetwire: Tweetwire, words: tuple[str, ...], sentence: str) -> None:
     done = tweetwire("tail", "misused", *words, status=2)
     assert sentence in done.errors
     assert done.errors.count("\n") == 1
 
 
-def test_a_missing_topic_is_one_sentence(tweetwire: Tweetwire) -> None:
+def test_a_missing_topic_is_reported_in_one_sentence(tweetwire: Tweetwire) -> None:
     done = tweetwire("tail", "missing", status=2)
     assert "the broker refuses (unknown_topic)" in done.errors
     assert done.errors.count("\n") == 1
@@ -158,7 +158,7 @@ def test_the_last_events_of_a_large_topic_are_read_without_the_others(
     assert read < 1000
 
 
-def test_pages_skip_offsets_that_are_gone_and_stop_at_their_end(
+def test_pages_skip_missing_offsets_and_stop_at_their_end(
     shared_client: SyncClient, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publish(shared_client, topic, 30)

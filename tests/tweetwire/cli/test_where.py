@@ -114,7 +114,7 @@ def test_a_missing_member_makes_an_expression_false(text: str) -> None:
     ("text", "sentence"),
     [
         ("", "a member or a value is expected at character 1, and the end is there"),
-        ("msg.user.id = 7", "'= 7' at character 13 is no part of an expression; write =="),
+        ("msg.user.id = 7", "'= 7' at character 13 is not part of an expression; write =="),
         ("msg.user.id ==", "a member or a value is expected at character 15"),
         ("mgs.user == 7", "an event has no member 'mgs'; it has topic, offset"),
         ("key == red", "an event has no member 'red'"),
@@ -123,15 +123,15 @@ def test_a_missing_member_makes_an_expression_false(text: str) -> None:
         ("1 < priority < 5", "is expected at character 14, and '<' is there"),
         ("msg[key] == 1", "an index or a name in quotes is expected"),
         ("msg[1.5] == 1", "an index or a name in quotes is expected"),
-        ("key == 'a", '"\'a" at character 8 is no part of an expression'),
+        ("key == 'a", '"\'a" at character 8 is not part of an expression'),
         ("msg.f()", "'(' is there"),
-        ("msg ** 9", "'** 9' at character 5 is no part of an expression"),
+        ("msg ** 9", "'** 9' at character 5 is not part of an expression"),
         ("exists 5", "a member or a value is expected"),
         ("not", "and the end is there"),
-        ("7up == 1", "'7up == 1' at character 1 is no part"),
+        ("7up == 1", "'7up == 1' at character 1 is not part"),
     ],
 )
-def test_a_mistake_is_one_sentence_with_its_place(text: str, sentence: str) -> None:
+def test_a_mistake_is_reported_in_one_sentence_with_its_place(text: str, sentence: str) -> None:
     with pytest.raises(StartError) as caught:
         read_where(text)
     assert str(caught.value).startswith("--where: ")

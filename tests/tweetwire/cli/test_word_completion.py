@@ -90,7 +90,7 @@ def test_the_last_word_is_completed(line: str, found: list[str]) -> None:
 
 
 @pytest.mark.usefixtures("_here")
-def test_flags_of_the_line_say_which_broker_is_asked(topics: BrokerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_flags_in_the_line_choose_the_broker(topics: BrokerProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TWEETWIRE_BROKER", "127.0.0.1:1")
     assert candidates(["tail", "--broker", topics.address, "ord"]) == ["orders"]
     assert candidates(["tail", f"--broker={topics.address}", "ord"]) == ["orders"]

@@ -102,7 +102,7 @@ async def free_of_subscriptions(client: Client) -> None:
         await client.unsubscribe(cast(Subscription, subscription))
 
 
-async def test_entering_may_be_cancelled_at_each_await_and_leaving_sends_the_acks_all_the_same(
+async def test_entering_may_be_cancelled_at_each_await_and_leaving_still_sends_the_acks(
     shared_broker: BrokerProcess, topic: str
 ) -> None:
     async def enter_and_leave() -> None:
@@ -289,5 +289,5 @@ def survived(address: str, topic: str, use: Callable[[SyncClient], Any], number:
     return is_done
 
 
-def test_an_interruption_is_no_exception_that_a_client_swallows() -> None:
+def test_a_client_does_not_swallow_an_interruption() -> None:
     assert not issubclass(Interrupted, Exception | BrokerError)

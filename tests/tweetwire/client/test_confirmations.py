@@ -49,7 +49,7 @@ async def test_an_event_is_replicated_once_the_mark_has_passed_it(
         assert [one.durability for one in receipts] == expected
 
 
-async def test_a_late_event_raises_only_if_the_promise_is_asked_for(
+async def test_a_late_event_raises_only_if_the_promise_is_requested(
     opened: Opener, broker: BrokerProcess, topic: str
 ) -> None:
     async with opened(broker.address) as client:

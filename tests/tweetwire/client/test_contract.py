@@ -134,7 +134,7 @@ async def test_leaving_waits_for_a_broker_that_does_not_answer_no_longer_than_it
         ("command", ("quit",)),
     ],
 )
-async def test_an_argument_that_is_no_word_is_refused_before_anything_is_said(
+async def test_an_argument_that_is_not_a_word_is_refused_before_anything_is_sent(
     opened: Opener, shared_broker: BrokerProcess, method: str, args: tuple[Any, ...]
 ) -> None:
     async with opened(shared_broker.address) as client:
@@ -150,7 +150,7 @@ async def test_an_argument_that_is_no_word_is_refused_before_anything_is_said(
 @pytest.mark.parametrize(
     "options", [{"from_": "0 create"}, {"prefetch": "5 create"}, {"timeout_s": math.nan}, {"as_": ""}]
 )
-async def test_a_subscription_that_cannot_be_asked_for_leaves_the_topic_free(
+async def test_a_subscription_with_a_wrong_argument_leaves_the_topic_free(
     opened: Opener, shared_broker: BrokerProcess, topic: str, options: dict[str, Any]
 ) -> None:
     async with opened(shared_broker.address) as client:
@@ -176,7 +176,7 @@ async def test_a_value_that_json_cannot_express_is_never_published(
         assert [event.id for event in (await client.call("read", topic, 0)).events] == ["good"]
 
 
-async def test_a_subscription_that_another_client_ends_says_so_and_the_others_continue(
+async def test_a_subscription_that_another_client_ends_raises_an_error_and_the_others_continue(
     opened: Opener, shared_broker: BrokerProcess, topic: str
 ) -> None:
     async with opened(shared_broker.address) as client, opened(shared_broker.address, name="boss") as boss:
@@ -196,7 +196,7 @@ async def test_a_subscription_that_another_client_ends_says_so_and_the_others_co
         assert await (await client.subscribe(topic, as_="s")).take(SHORT_S) == []
 
 
-async def test_a_long_reason_in_any_script_is_cut_and_the_event_comes_again(
+async def test_a_long_reason_in_any_script_is_cut_and_the_event_is_delivered_again(
     opened: Opener, shared_broker: BrokerProcess, topic: str
 ) -> None:
     async with opened(shared_broker.address) as client:
@@ -286,9 +286,7 @@ async def test_a_broken_protocol_in_a_handshake_is_the_same_error(opened: Opener
 
 
 @pytest.mark.parametrize("line", [b"nonsense\n", b"{" * 3000 + b"\n", STORED[:-9] + b"\n", b"+PONG\n", b"\xff\n"])
-async def test_an_iterator_raises_what_no_broker_sends_and_keeps_no_more_than_the_prefetch(
-    opened: Opener, line: bytes
-) -> None:
+async def test_an_iterator_raises_a_protocol_error_and_keeps_at_most_the_prefetch(opened: Opener, line: bytes) -> None:
     flood = b"".join(STORED.replace(b":0,", b":%d," % number, 1) for number in range(50))
 
     def answer(said: bytes) -> bytes:
@@ -304,7 +302,7 @@ async def test_an_iterator_raises_what_no_broker_sends_and_keeps_no_more_than_th
                     assert [event.offset for event in events] == list(range(42, 50))
 
 
-async def test_a_client_that_was_left_is_closed_for_good(
+async def test_a_client_that_was_left_cannot_be_used_again(
     opened: Opener, shared_broker: BrokerProcess, topic: str
 ) -> None:
     async with opened(shared_broker.address) as client:
@@ -462,7 +460,7 @@ def test_a_client_whose_loop_has_ended_is_refused_on_the_next_one(shared_broker:
         anyio.run(client.ping)
 
 
-async def test_a_publisher_that_is_left_by_an_exception_says_how_many_events_are_unconfirmed(
+async def test_a_publisher_that_is_left_by_an_exception_reports_the_number_of_unconfirmed_events(
     shared_broker: BrokerProcess, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with Client(shared_broker.address) as client:
@@ -483,7 +481,7 @@ async def test_a_publisher_that_is_left_by_an_exception_says_how_many_events_are
     assert "unconfirmed=20" in caplog.text
 
 
-async def test_a_publisher_that_is_left_with_nothing_unconfirmed_says_nothing(
+async def test_a_publisher_that_is_left_with_nothing_unconfirmed_logs_nothing(
     shared_broker: BrokerProcess, topic: str
 ) -> None:
     async with Client(shared_broker.address) as client:

@@ -299,7 +299,7 @@ def test_refusals_that_no_caller_waits_for_are_reported_to_the_log() -> None:
     assert (subscription.refused, subscription.stale) == (2, 1)
 
 
-def test_a_login_that_is_refused_for_now_ends_the_connection_and_one_refused_for_good_is_reported() -> None:
+def test_a_temporarily_refused_login_ends_the_connection_and_a_permanently_refused_one_is_reported() -> None:
     engine = new_engine()
     engine.begin_connection()
     greeting = GREETING.splitlines(keepends=True)[0]

@@ -18,7 +18,7 @@ def figures(client: SyncClient, topic: str) -> dict[str, Any]:
     return subscriptions
 
 
-def test_the_blocking_client_leaves_and_comes_back_to_its_unsettled_events(
+def test_the_blocking_client_leaves_and_later_receives_its_unsettled_events(
     shared_broker: BrokerProcess, topic: str
 ) -> None:
     with SyncClient(shared_broker.address) as client:

@@ -133,7 +133,7 @@ async def answering(answer: Callable[[bytes], Awaitable[bytes]]) -> AsyncIterato
         tasks.cancel_scope.cancel()
 
 
-async def test_a_broker_that_answers_is_there_however_long_nothing_happens() -> None:
+async def test_a_broker_that_answers_pings_is_never_taken_as_lost() -> None:
     pings, told = 0, anyio.Event()
 
     async def answer(line: bytes) -> bytes:
@@ -149,7 +149,7 @@ async def test_a_broker_that_answers_is_there_however_long_nothing_happens() -> 
         assert client.connects == 1
 
 
-async def test_a_slow_command_is_waited_for_or_it_would_run_twice() -> None:
+async def test_the_client_waits_for_a_slow_command_and_does_not_run_it_twice() -> None:
     published = 0
 
     async def answer(line: bytes) -> bytes:
@@ -166,7 +166,7 @@ async def test_a_slow_command_is_waited_for_or_it_would_run_twice() -> None:
         assert (published, client.connects) == (1, 1)
 
 
-async def test_a_broker_that_greets_and_ends_is_asked_once_a_connection_and_less_and_less_often() -> None:
+async def test_a_broker_that_only_greets_is_asked_once_for_each_connection_after_growing_pauses() -> None:
     said: list[list[bytes]] = []
 
     async def end(stream: SocketStream) -> None:

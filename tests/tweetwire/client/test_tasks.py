@@ -13,7 +13,7 @@ WITHIN_S = 10.0
 
 
 @pytest.mark.parametrize("waits", ["room in the queue", "the publisher's window", "the end of a subscription"])
-async def test_all_tasks_that_wait_for_the_same_continue(shared_broker: BrokerProcess, waits: str) -> None:
+async def test_all_tasks_that_wait_for_the_same_event_continue(shared_broker: BrokerProcess, waits: str) -> None:
     async with Client(shared_broker.address) as client:
         ended: list[int] = []
         subscription = await client.subscribe("t", create=True)

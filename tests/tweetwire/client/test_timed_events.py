@@ -21,7 +21,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
         yield process
 
 
-async def test_delayed_events_come_after_the_others_and_expired_ones_do_not_come(
+async def test_delayed_events_are_delivered_after_the_others_and_expired_ones_not_at_all(
     opened: Opener, broker: BrokerProcess, topic: str
 ) -> None:
     async with opened(broker.address) as client:

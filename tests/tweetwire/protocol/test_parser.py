@@ -150,7 +150,7 @@ nasty = st.text(
     is_ascii=st.booleans(),
     priority=st.none() | st.integers(0, 255),
 )
-def test_no_field_makes_a_second_command_and_all_come_back_as_they_were(
+def test_no_field_makes_a_second_command_and_all_are_parsed_unchanged(
     id_: str, msg: object, key: str, spaced: bool, is_ascii: bool, priority: int | None
 ) -> None:
     event = {"id": id_, "msg": msg, "key": key, "headers": {key: id_}} | (
@@ -202,7 +202,7 @@ def test_leading_zeros_change_no_number() -> None:
 
 
 @pytest.mark.parametrize("ref", ["@1,2", "@-5", "@1.0", "@1e2", "@1@2", "@"])
-def test_a_ref_that_is_no_offset_in_digits_is_an_id(ref: str) -> None:
+def test_a_ref_that_is_not_an_offset_in_digits_is_an_id(ref: str) -> None:
     assert parse(f"ack t {ref}".encode()) == [Ack("t", None, [ref])]
 
 
@@ -219,7 +219,7 @@ def test_a_size_keeps_all_its_digits() -> None:
         *("comment t text", 'schema t {"type":"string"}', "retain t age=1d", "redrive t as=s all", "pubrel t 1"),
     ],
 )
-def test_several_spaces_and_tabs_between_words_are_one(line: str, space: str) -> None:
+def test_several_spaces_and_tabs_between_words_count_as_one(line: str, space: str) -> None:
     words = line.replace('{"id":"1","msg":"a  b"}', "EVENT").replace('"no stock"', "WHY").split(" ")
     typed = space.join(words).replace("EVENT", '{"id":"1","msg":"a  b"}').replace("WHY", '"no stock"')
     for one in (typed, f"{space}{typed}{space}"):
@@ -239,7 +239,7 @@ def test_several_spaces_and_tabs_between_words_are_one(line: str, space: str) ->
         ("pub t " + "x" * 200, 'pub t {"id":"1","msg":"hello"}'),
     ],
 )
-def test_a_message_that_is_no_json_object_is_refused_with_an_example_that_works(typed: str, example: str) -> None:
+def test_a_message_that_is_not_a_json_object_is_refused_with_an_example_that_works(typed: str, example: str) -> None:
     (refusal,) = parse(typed.encode())
     assert isinstance(refusal, Refusal)
     assert refusal.code in {"bad_json", "bad_event"}

@@ -41,7 +41,7 @@ def test_a_wrong_pattern_is_refused_in_one_short_line(word: str) -> None:
     assert len(str(refused.value)) < 400
 
 
-def test_a_name_is_no_pattern() -> None:
+def test_a_name_is_not_a_pattern() -> None:
     assert check_topic_or_pattern("orders.eu") == "orders.eu"
     assert not is_pattern("orders.eu")
     with pytest.raises(Refusal, match="bad_name"):

@@ -78,7 +78,7 @@ def test_one_call_is_one_line_of_its_own_kind_whatever_the_arguments(
 
 
 @given(TEXTS, st.none() | TEXTS, TEXTS | st.integers(), NUMBERS, NUMBERS, st.none() | st.lists(TEXTS, max_size=2))
-def test_a_subscription_is_one_sub_line_that_names_what_was_asked_for(
+def test_a_subscription_is_one_sub_line_with_the_given_arguments(
     topic: str, name: str | None, start: Any, number: Any, seconds: Any, strikes: Any
 ) -> None:
     def make() -> bytes:
@@ -114,7 +114,7 @@ def test_a_typed_command_is_never_one_with_more_than_one_reply(text: str) -> Non
 
 
 @pytest.mark.parametrize("text", ["", " ", "\v", "\tread t 0", "\rread t 0", "quit\t", "ping\nquit", "\x1cread t 0"])
-def test_a_command_without_its_one_reply_is_refused_here(text: str) -> None:
+def test_a_command_without_exactly_one_reply_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a command with one reply"):
         requests.command_line(text)
 
@@ -123,7 +123,7 @@ def test_a_command_without_its_one_reply_is_refused_here(text: str) -> None:
     TEXTS,
     st.recursive(TEXTS | st.integers() | st.floats() | st.none(), lambda x: st.lists(x) | st.dictionaries(TEXTS, x)),
 )
-def test_an_event_is_one_line_from_which_its_message_comes_back(id_: str, msg: Any) -> None:
+def test_an_event_is_one_line_and_its_message_is_decoded_unchanged(id_: str, msg: Any) -> None:
     try:
         body = encode_event(Event(id=id_, msg=msg))
     except ValueError:
@@ -154,7 +154,7 @@ def test_a_number_that_json_cannot_express_is_refused_with_its_place(
 
 
 @pytest.mark.parametrize("text", ["NaN", "[-Infinity]", '{"a":NaN}', '{"a":\n', "\n", '1}\npub t {"id":"2","msg":1'])
-def test_a_raw_message_with_such_a_number_or_of_lines_that_are_no_json_is_refused_here(text: str) -> None:
+def test_a_raw_message_with_such_a_number_or_with_lines_that_are_not_json_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="msg is Raw, but not JSON"):
         encode_event(Event(id="1", msg=Raw(text.encode())))
 
@@ -174,7 +174,7 @@ def test_a_text_that_looks_like_such_a_number_is_published(msg: Any) -> None:
         st.sampled_from([1, "I N null\n", None, {"a": None}, Raw(b'{"a":\n1}'), Raw(b'"I"'), [Raw(b"[\n1]"), 1.5], {}])
     )
 )
-def test_events_have_the_same_lines_together_as_alone(msgs: list[Any]) -> None:
+def test_events_have_the_same_lines_whether_encoded_together_or_singly(msgs: list[Any]) -> None:
     events = [Event(id=str(number), msg=msg) for number, msg in enumerate(msgs)]
     assert encode_events(events) == [encode_event(event) for event in events]
 

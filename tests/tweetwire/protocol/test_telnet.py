@@ -47,7 +47,7 @@ def test_sequences_are_taken_out_and_options_are_refused(data: bytes, text: byte
     ],
     ids=["doubled", "no-command", "no-option", "no-end", "too-long"],
 )
-def test_bytes_that_are_no_sequence_stay_with_their_line_so_that_it_is_refused(data: bytes, left: bytes) -> None:
+def test_bytes_that_are_not_a_sequence_stay_in_their_line_so_that_it_is_refused(data: bytes, left: bytes) -> None:
     assert fed(data) == (left, b"")
 
 

@@ -81,7 +81,7 @@ def test_the_protocol_page_lists_the_verb_among_the_commands(verb: Verb) -> None
     assert verb.name in documented
 
 
-def test_the_protocol_needs_msgspec_and_pure_parts_of_the_standard_library_alone() -> None:
+def test_the_protocol_needs_only_msgspec_and_pure_parts_of_the_standard_library() -> None:
     pure = {"collections", "contextlib", "datetime", "decimal", "enum", "functools", "importlib", "itertools", "json"}
     pure |= {"math", "re"}
     graph = grimp.build_graph("tweetwire", include_external_packages=True)

@@ -35,7 +35,7 @@ def test_a_new_connection_takes_the_place_of_the_silent_one_that_came_first() ->
     assert arrivals.closed[1:] == [(2, Closing.CROWDED_OUT)]
 
 
-def test_ten_thousand_silent_connections_leave_room_for_one_that_says_who_it_is() -> None:
+def test_ten_thousand_silent_connections_leave_room_for_one_that_logs_in() -> None:
     arrivals = Arrivals(connections=1000)
     for _ in range(10_000):
         arrivals.come()
@@ -47,7 +47,7 @@ def test_ten_thousand_silent_connections_leave_room_for_one_that_says_who_it_is(
     assert arrivals.admission.strangers == 800
 
 
-def test_of_strangers_the_oldest_of_the_address_that_has_most_is_closed() -> None:
+def test_the_oldest_stranger_of_the_address_with_the_most_strangers_is_closed() -> None:
     arrivals = Arrivals(connections=10)
     first = arrivals.come(host="10.0.0.1")
     for _ in range(20):
@@ -55,7 +55,7 @@ def test_of_strangers_the_oldest_of_the_address_that_has_most_is_closed() -> Non
     assert [number for number, _ in arrivals.closed] == list(range(first + 1, first + 14))
 
 
-def test_there_are_few_strangers_however_many_connections_may_be() -> None:
+def test_the_number_of_strangers_is_limited_however_many_connections_are_allowed() -> None:
     arrivals = Arrivals(connections=100_000)
     for _ in range(STRANGERS_MAX + 5):
         arrivals.come()
@@ -63,7 +63,7 @@ def test_there_are_few_strangers_however_many_connections_may_be() -> None:
     assert [number for number, _ in arrivals.closed] == list(range(5))
 
 
-def test_only_where_all_are_known_one_more_is_refused() -> None:
+def test_a_connection_is_refused_only_if_all_others_are_known() -> None:
     arrivals = Arrivals(connections=3)
     for _ in range(3):
         arrivals.places[arrivals.come()].keep()

@@ -160,7 +160,7 @@ def test_values_are_read_as_they_are_written(monkeypatch: pytest.MonkeyPatch) ->
         (["f", "--as"], "argument --as: expected one argument; see --help"),
     ],
 )
-def test_a_wrong_flag_is_one_sentence(words: list[str], sentence: str) -> None:
+def test_a_wrong_flag_is_reported_in_one_sentence(words: list[str], sentence: str) -> None:
     with pytest.raises(StartError) as error:
         read_flags(Example, words)
     assert str(error.value).startswith(sentence)
@@ -197,7 +197,7 @@ def test_an_empty_user_and_token_mean_no_login_as_compose_writes_them(monkeypatc
         (["--broker-user", "spark\nsub x", "--broker-token", "s-secret"], "^--broker-user: .* 1-128 of"),
     ],
 )
-def test_an_incomplete_login_is_one_sentence_without_the_token(flags: list[str], sentence: str) -> None:
+def test_an_incomplete_login_is_reported_in_one_sentence_without_the_token(flags: list[str], sentence: str) -> None:
     with pytest.raises(StartError, match=sentence) as refused:
         read_flags(SparkSettings, ["all", *flags])
     assert "s-secret" not in str(refused.value)
@@ -210,7 +210,7 @@ def test_a_traceback_of_wrong_settings_shows_no_token(monkeypatch: pytest.Monkey
     assert "s-secret" not in f"{refused.value} {refused.value!r}"
 
 
-def test_a_traceback_in_the_log_of_a_terminal_shows_nothing_but_the_code(tmp_path: Path) -> None:
+def test_a_traceback_in_the_log_of_a_terminal_shows_only_the_code(tmp_path: Path) -> None:
     program = tmp_path / "program.py"
     program.write_text(
         """

@@ -31,7 +31,7 @@ def test_connections_that_are_reset_before_they_are_accepted_end_nothing(tmp_pat
         assert "Traceback" not in broker.log()
 
 
-def test_the_same_on_a_port_with_tls(tmp_path: Path, certificates: Path) -> None:
+def test_connections_that_are_reset_at_a_tls_port_end_nothing(tmp_path: Path, certificates: Path) -> None:
     with BrokerProcess(tmp_path / "b", *files_of(certificates, "server")[:2]) as broker:
         for _ in range(3):
             reset_while_stopped(broker.pid, broker.port)
@@ -42,7 +42,9 @@ def test_the_same_on_a_port_with_tls(tmp_path: Path, certificates: Path) -> None
 
 
 @pytest.mark.parametrize("port_of", [lambda gateway: gateway.source_port, lambda gateway: gateway.client_port])
-def test_the_same_on_the_ports_of_the_event_source(tmp_path: Path, port_of: Callable[[Gateway], int]) -> None:
+def test_connections_that_are_reset_at_the_ports_of_the_event_source_end_nothing(
+    tmp_path: Path, port_of: Callable[[Gateway], int]
+) -> None:
     with Gateway(tmp_path / "b", "--event-source") as gateway:
         for _ in range(3):
             reset_while_stopped(gateway.pid, port_of(gateway))
@@ -84,7 +86,7 @@ async def test_errors_of_accept_are_logged_once_and_accepting_continues(error: E
     assert [one["log_level"] for one in logs] == ["warning"]
 
 
-async def test_an_exception_of_a_handler_ends_its_connection_alone() -> None:
+async def test_an_exception_of_a_handler_ends_only_its_connection() -> None:
     async def handle(stream: SocketStream) -> None:
         if await stream.receive() == b"bug":
             raise AttributeError("a bug")

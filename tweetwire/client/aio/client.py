@@ -41,8 +41,8 @@ class Client(AsyncLifetime, AsyncCommands, AsyncMarks):
 
     - The connection ends.
     - The broker's machine no longer answers: after a minute, or after five minutes if data was sent to it meanwhile.
-    - The client waits for events only, receives nothing for `timeout_s` seconds, and then no answer to a ``ping`` for
-      `timeout_s` seconds more.
+    - The client only waits for events and receives nothing for `timeout_s` seconds. It then sends a ``ping``, and
+      receives no answer for `timeout_s` seconds more.
 
     Args:
         address: Address of the broker, such as ``localhost:8000``.
@@ -110,7 +110,7 @@ class Client(AsyncLifetime, AsyncCommands, AsyncMarks):
             event: The event.
             qos: With 2, the event is stored exactly once: it stays in the spool until the broker has stored it. Its id
                 must then be unique for this client and topic.
-            promise: Raise PromiseNotKept if the confirmation has a lesser promise. The event is stored all the same.
+            promise: Raise PromiseNotKept if the confirmation has a lesser promise. The event is still stored.
             after: Marks that must pass the event before it is confirmed as ``replicated``: one name, or several. An empty
                 list means none. None means those that the topic waits for, see `confirm`. Not with `qos` 2.
             within_s: Time after which the event is confirmed with a lesser promise, in seconds. None means the topic's time.

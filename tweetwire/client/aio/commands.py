@@ -33,10 +33,10 @@ class AsyncCommands:
     async def request(self, topic: str, event: Event, *, timeout_s: float = 5.0) -> StoredEvent:
         """Publish an event, and wait for the reply of a responder.
 
-        The event must have an id that no other waiting request of this client has. The broker stores the request before it
-        confirms it. The client sends it once. After NoReply, it is stored, and a responder may still handle it. After
-        BrokerLost, it may or may not be stored. A request that is sent again with the same id is another event; a responder can
-        recognise it by that id.
+        The event must have an id that no other waiting request of this client has. The broker confirms a request once
+        it has stored it, and the client never sends a request twice. After NoReply, the request is stored, and a
+        responder may still handle it. After BrokerLost, it may or may not be stored. If the application sends a request
+        again with the same id, the broker stores another event; a responder can recognise the repetition by the id.
 
         Args:
             topic: The topic.
@@ -201,7 +201,7 @@ class AsyncCommands:
             before: An offset, ``earliest``, ``latest``, or a time (ISO 8601). None deletes all events.
 
         Returns:
-            The first offset that is left, or that the next event will have.
+            The offset of the first event that is left, or of the next event if none is left.
         """
         return replies.earliest_kept(await self._link.ask_once(admin_requests.purge_line(topic, before)))
 

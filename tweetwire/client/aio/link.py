@@ -106,7 +106,10 @@ class AsyncLink:
         return await self.outcome(self.send(Command(line)))
 
     async def ask_once(self, line: bytes) -> bytes:
-        """Do as `ask`, but raise BrokerLost if the connection is lost before the reply, instead of sending the line again."""
+        """Send a line and return its reply, as `ask` does.
+
+        Raises BrokerLost if the connection is lost before the reply: the line is not sent again.
+        """
         return await self.outcome(self.send(OnceCommand(line, self.address)))
 
     async def wait_for_room(self) -> None:

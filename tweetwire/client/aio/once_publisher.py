@@ -70,8 +70,8 @@ class OncePublisher(Publisher):
     async def _carry_over(self, batch: list[Event]) -> dict[str, PublishResult]:
         results: dict[str, PublishResult] = {}
         while left := [event for event in batch if event.id not in results]:
-            # `carry_over` has no result for an event that left the spool meanwhile, such as one with an id given twice. It is
-            # kept and sent again, and the broker recognises its id.
+            # `carry_over` has no result for an event that left the spool meanwhile, such as the second of two events
+            # with the same id. It is kept and sent again, and the broker recognises its id.
             found = await self._publishing.carry_over(self._publishing.keep(self.topic, left))
             results |= {id_: result for (_, id_), result in found.items()}
         return results

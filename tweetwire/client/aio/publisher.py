@@ -28,9 +28,9 @@ class Publisher(PublishWindow):
     for none. Then the broker may or may not have stored the unconfirmed events. Their number is logged, is added to the
     exception as a note, and stays in `unconfirmed`.
 
-    After it has refused an event with a `sequence`, the broker also refuses the later events of that producer. This ends
-    when the event is published again or given up with `Client.skip`. If the connection is lost meanwhile, the later
-    events without an answer are refused here and not sent again.
+    After it has refused an event with a `sequence`, the broker also refuses the later events of that producer. This
+    ends when the event is published again or given up with `Client.skip`. If the connection is lost meanwhile, the
+    client refuses the later events without an answer itself, instead of sending them again.
 
     Events with a `producer` and a `sequence` are stored exactly once. `qos` 2 does this for other events, and costs each
     batch two syncs of the disk on both sides.

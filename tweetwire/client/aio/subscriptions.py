@@ -61,5 +61,5 @@ class AsyncSubscribing:
         """Wait until no subscription has anything left to send to the broker."""
         async with anyio.create_task_group() as tasks:
             for subscription in self._table:
-                assert isinstance(subscription, Subscription)  # noqa: S101 — this client adds no other
+                assert isinstance(subscription, Subscription)  # noqa: S101 — an async client adds only async subscriptions
                 tasks.start_soon(subscription.finish)

@@ -231,9 +231,9 @@ class SyncClient(BlockingCommands, BlockingMarks):
     ) -> SyncSubscription:
         """Subscribe to a topic. `Client.subscribe` describes the arguments, which are the same.
 
-        Events that arrive during other calls are kept until the subscription is asked for them. Between calls, the client
-        does not read. The broker ends a connection whose client does not read for a minute, so `prefetch` events should
-        not have more than a few MB. Iterate over the subscription for lists of events.
+        Events that arrive during other calls are kept until the application takes them from the subscription. Between
+        calls, the client does not read. The broker ends a connection whose client does not read for a minute, so
+        `prefetch` events should not have more than a few MB. Iterate over the subscription for lists of events.
 
         Raises:
             Refusal: The broker refuses the subscription, for example because the topic does not exist.

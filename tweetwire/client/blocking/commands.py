@@ -209,7 +209,7 @@ class BlockingCommands:
             before: An offset, ``earliest``, ``latest``, or a time (ISO 8601). None deletes all events.
 
         Returns:
-            The first offset that is left, or that the next event will have.
+            The offset of the first event that is left, or of the next event if none is left.
         """
         return replies.earliest_kept(self._link.ask_once(admin_requests.purge_line(topic, before)))
 

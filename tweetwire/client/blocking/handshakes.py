@@ -139,7 +139,7 @@ class SyncExactlyOnceSubscription(SyncSubscription):
 
         Raises:
             HandshakeFailed: Five tries to settle an event failed. The next call of `ack` or the next client tries again.
-            Refusal: The broker refuses for good to settle an event. Only the next client tries again.
+            Refusal: The broker permanently refuses to settle an event. Only the next client tries again.
             BrokerLost: See `SyncClient`.
         """
         acked = self._consuming.ack(events)
@@ -190,7 +190,7 @@ class SyncExactlyOnceSubscription(SyncSubscription):
         self._acked += entries
         while chunk := self._acked[:TOGETHER]:
             failures = self._handshakes.run(self._consuming.finish(chunk))
-            # An event that the broker refuses for good is not tried again: it would fail every later ack, too.
+            # An event that the broker refuses permanently is not tried again: it would fail every later ack, too.
             again = {entry.key for entry, failure in failures if isinstance(failure, HandshakeFailed)}
             self._acked = [entry for entry in chunk if entry.key in again] + self._acked[len(chunk) :]
             if failures:

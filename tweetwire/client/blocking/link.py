@@ -29,7 +29,7 @@ READ_BYTES: Final = 256 << 10
 LEAVE_S: Final = 5.0
 BUSY_PAUSES_S: Final = (0.2, 0.5, 1.0)
 _ENDS: Final = (OSError, EOFError, Dismissed)
-"""The errors that end a connection after which another connection may succeed."""
+"""The errors that end a connection, where another connection may succeed."""
 
 logger = client_logger(__name__)
 
@@ -113,7 +113,7 @@ class BlockingLink:
         return command.outcome()
 
     def ask_once(self, line: bytes) -> bytes:
-        """Do as `ask`, but raise BrokerLost if the connection is lost before the reply, instead of sending the line again."""
+        """Send a line once and return its reply. Raises BrokerLost if the connection is lost before the reply."""
         command = OnceCommand(line, self.address)
         self.run(command)
         return command.outcome()

@@ -29,14 +29,17 @@ class BlockingMarks:
         checkpoint: str | None = None,
         log: str | None = None,
     ) -> int:
-        """Report that every event of a topic below an offset is done elsewhere. Returns once this is on the broker's disk.
+        """Report that another system has every event of a topic below an offset.
+
+        Returns once this is on the broker's disk.
 
         Args:
             topic: The topic.
             name: Name of the mark, which is made if it does not exist.
             offset: The offset. A mark that is already further stays where it is.
-            excepted: Offsets below `offset` whose events are not done. Offsets below the mark's previous offset are ignored.
-            checkpoint: One word to store with the mark, of at most 4,096 bytes. None keeps the one that it has.
+            excepted: Offsets below `offset` whose events the other system does not have. Offsets below the mark's
+                previous offset are ignored.
+            checkpoint: One word to store with the mark, of at most 4,096 bytes. None keeps the mark's checkpoint.
             log: The id that the topic's log must have, from `topics` or `stats`. It changes when a topic is dropped and made
                 again. None allows any log.
 

@@ -48,7 +48,7 @@ class Command:
     """One command and its reply.
 
     Attributes:
-        turns: Whether the reply changes which subscription the events after it belong to.
+        turns: Whether events after the reply may belong to another subscription than events before it.
         is_passing: Whether the command ends with its connection.
         trouble: The entry for the log after a refusal, if no caller waits for it.
     """
@@ -184,7 +184,7 @@ class ReadCommand(Command):
     def take(self, line: bytes) -> bool:
         """Take one of the event lines. Returns whether the command is done."""
         if self._bytes > self._bytes_max:
-            raise ProtocolError("these are more bytes than were asked for", line)
+            raise ProtocolError("these are more bytes than the client has requested", line)
         self._bytes += len(line)
         self.lines.append(line)
         return self._end_if_whole()

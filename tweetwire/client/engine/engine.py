@@ -138,7 +138,7 @@ class ClientEngine:
 
     def fail(self, error: BrokerError) -> None:
         """End all commands and all subscriptions with `error`."""
-        # First, since the end of the connection ends some commands with another error.
+        # This comes before `end_connection`, which ends some commands with another error.
         self._unanswered.fail(error)
         self.end_connection()
         self.subscriptions.fail(error)

@@ -13,7 +13,10 @@ from tweetwire.protocol.replies import Receipt
 __all__ = ["PublishCommand", "PublishRun", "PublishWindow", "publish_command"]
 
 _SEQUENCE: Final = b',"sequence":'
-"""Text in the line of an event with a sequence. A message that contains this text wrongly counts as one with a sequence."""
+"""Text in the line of an event with a sequence.
+
+An event whose message contains this text also counts as one with a sequence.
+"""
 
 
 class PublishWindow:
@@ -145,7 +148,8 @@ class PublishRun(Command):
             if _SEQUENCE in line:
                 refusal = Refusal(
                     "out_of_sequence",
-                    "an event before it was refused; publish it again, or give it up: skip <topic> <producer> <sequence>",
+                    "an earlier event of its producer was refused; publish that event again, or give it up: "
+                    "skip <topic> <producer> <sequence>",
                 )
                 self.window.refuse(refusal, is_numbered=True)
             else:

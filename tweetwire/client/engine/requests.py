@@ -20,7 +20,7 @@ __all__ = ["RequestCommand", "RequestTable", "reply_command"]
 
 
 def reply_command(request: StoredEvent, msg: Any) -> PublishCommand:
-    """Return the command that answers a request with `msg`. Raises ValueError if the event is no request."""
+    """Return the command that answers a request with `msg`. Raises ValueError if the event is not a request."""
     event = reply_event(request, msg, os.urandom(12).hex())
     return PublishCommand(requests.publish_line(requests.publish_prefix(REPLIES), encode_event(event)), REPLIES)
 
@@ -95,7 +95,9 @@ class RequestTable:
     def add(self, command: RequestCommand) -> None:
         """Add a request before it is sent. Raises ValueError if one with its id waits."""
         if command.id in self._by_id:
-            raise ValueError(f"a request with the id {command.id!r:.80} of this client waits; give each its own id")
+            raise ValueError(
+                f"this client already waits for a reply to the id {command.id!r:.80}; give each request its own id"
+            )
         self._by_id[command.id] = command
         command.when_done(partial(self._forget, command))
 

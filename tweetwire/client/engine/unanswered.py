@@ -129,7 +129,7 @@ class Unanswered:
                 break
             waiting -= command.count
         if waiting > 0:
-            raise ProtocolError("it confirms what was not published", line)
+            raise ProtocolError("it confirms events that were not published", line)
         left: Receipt | None = receipt
         while left is not None:
             command = self._commands[0]
@@ -143,7 +143,7 @@ class Unanswered:
             self._refuse(command, replies.refusal_of(line))
             return
         if command is None or not command.fits(line):
-            raise ProtocolError("it answers no command whose turn it is", line)
+            raise ProtocolError("it does not fit the oldest command without a reply", line)
         if command.turns:
             self._deliver()
         is_done = command.answer(line)

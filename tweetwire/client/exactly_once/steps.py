@@ -49,7 +49,7 @@ Handshake: TypeAlias = Generator[Wish, list[Answer], T]
 
 
 def say_all(lines: Sequence[bytes]) -> Handshake[list[Said]]:
-    """Send steps until each is answered or refused for good, or has failed `TRIES` times. Returns their results."""
+    """Send steps until each is answered or permanently refused, or has failed `TRIES` times. Returns their results."""
     said: dict[int, Said] = {}
     for number, pause_s in enumerate(PAUSES_S, 1):
         left = [place for place in range(len(lines)) if place not in said]

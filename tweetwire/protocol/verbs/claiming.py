@@ -42,7 +42,7 @@ CLAIMING_VERBS: Final = (
         parse=_claim,
         commands=(Claim,),
         usage="claim <topic> <producer> [free|epoch=<n>]",
-        summary="gives a producer a new epoch, after which its events need this epoch: pub <topic> epoch=<n> <event>; with"
+        summary="gives a producer a new epoch; from then on, its events need this epoch: pub <topic> epoch=<n> <event>; with"
         " free, only if no other connection holds the producer; with epoch, continues that claim on this connection",
     ),
 )

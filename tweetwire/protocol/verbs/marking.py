@@ -1,6 +1,6 @@
 """The verbs of marks: ``mark``, ``unmark``, ``marks`` and ``confirm``.
 
-A mark is a durable, named statement about a topic: every event below its offset is done elsewhere.
+A mark is a durable, named statement about a topic: another system has every event below its offset.
 """
 
 from typing import ClassVar, Final
@@ -21,10 +21,10 @@ CHECKPOINT_BYTES_MAX: Final = 4096
 
 
 class Mark(Command):
-    """``mark <topic> as=<name> [checkpoint=…] [log=…] @<offset> [except @<n>…]``: all events below `offset` are done elsewhere.
+    """``mark <topic> as=<name> [checkpoint=…] [log=…] @<offset> [except @<n>…]``: another system has all events below `offset`.
 
-    The events at the offsets `excepted` are not done. If `checkpoint` is None, the mark keeps the one that it has. Unless `log`
-    is None, the topic's log must have this id.
+    The other system does not have the events at the offsets `excepted`. If `checkpoint` is None, the mark keeps its
+    checkpoint. Unless `log` is None, the topic's log must have this id.
     """
 
     permission: ClassVar = Permission.MARK
@@ -128,7 +128,7 @@ MARKING_VERBS: Final = (
         parse=_mark,
         commands=(Mark,),
         usage="mark <topic> as=<name> [checkpoint=<text>] [log=<id>] @<offset> [except @<offset>...]",
-        summary="reports that every event below an offset is done elsewhere, except the named ones; a mark only grows, and"
+        summary="reports that another system has every event below an offset, except the named ones; a mark only grows, and"
         " retention keeps the events above it",
     ),
     Verb(

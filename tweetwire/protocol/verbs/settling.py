@@ -107,7 +107,10 @@ def _topic_and_refs(rest: bytes) -> tuple[str, list[int] | None, list[int | str]
 
 
 def _refs(text: bytes) -> tuple[list[int] | None, list[int | str]]:
-    """Return (offsets, []) if all refs are offsets, else (None, refs). Offsets alone are read by the JSON decoder, in C."""
+    """Return (offsets, []) if all refs are offsets, else (None, refs).
+
+    A list of offsets is read by the JSON decoder, in C.
+    """
     if text[0] == _AT and text.count(b" ") == text.count(b" @") and _COMMA not in text:
         try:
             return _decode_offsets(b"[%b]" % text[1:].replace(b" @", b",")), []

@@ -84,7 +84,7 @@ class HeldMessages:
             self._books.made_for(message.client).finish((message.topic, message.id))
 
     def note_unwritten(self, topic: Topic) -> None:
-        """Hold the messages again that the log of a topic does not have: clients must release them again."""
+        """Hold messages again that the log of a topic lacks: clients must release them again."""
         for message in self._take_storing(topic, lambda message: message.offset >= topic.visible):
             message.state = checked(Half.BROKER_PUBLISHING, message.state, Step.NOT_WRITTEN).state
             self._keep_held(message)

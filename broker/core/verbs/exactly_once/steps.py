@@ -10,7 +10,7 @@ def checked(half: Half, state: State, step: Step) -> Move:
     """Return the result of a step. Raises Refusal if the table has no such step."""
     to = move(half, state, step)
     if to is None and half is Half.BROKER_PUBLISHING:
-        raise Refusal("no_event", "nothing is held under that id; send it with pub2 first")
+        raise Refusal("no_event", "no message is held under that id; send it with pub2 first")
     if to is None:
-        raise Refusal("stale", "nothing of that is in flight on this connection, or was taken by this client")
+        raise Refusal("stale", "no such event is in flight on this connection, or was taken by this client")
     return to

@@ -18,7 +18,7 @@ from tests.broker.gateways.event_source.filling import FillingDisk, serving
 pytestmark = pytest.mark.anyio
 
 
-async def test_without_descriptors_clients_are_closed_and_one_warning_says_so(
+async def test_without_descriptors_clients_are_closed_and_one_warning_is_logged(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def dup(_: int) -> int:

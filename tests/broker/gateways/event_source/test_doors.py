@@ -41,7 +41,7 @@ def rest_of(connection: socket.socket) -> bytes:
 
 
 @pytest.mark.parametrize("said", FOREIGN)
-def test_http_and_tls_are_no_source_and_end_none(gateway: Gateway, said: bytes) -> None:
+def test_http_and_tls_are_not_taken_for_a_source_and_end_no_source(gateway: Gateway, said: bytes) -> None:
     with gateway.clients("1") as (client,):
         with connect(gateway.source_port) as stranger:
             stranger.sendall(said)
@@ -55,14 +55,14 @@ def test_http_and_tls_are_no_source_and_end_none(gateway: Gateway, said: bytes) 
 
 
 @pytest.mark.parametrize("said", FOREIGN)
-def test_http_and_tls_are_no_client(gateway: Gateway, said: bytes) -> None:
+def test_http_and_tls_are_not_taken_for_a_client(gateway: Gateway, said: bytes) -> None:
     with connect(gateway.client_port) as stranger:
         stranger.sendall(said)
         assert rest_of(stranger) == b""
     until(lambda: gateway.said("closed a client of the event source that speaks another protocol"))
 
 
-def test_a_connection_that_leaves_without_a_word_is_no_source(gateway: Gateway) -> None:
+def test_a_connection_that_sends_nothing_is_not_a_source(gateway: Gateway) -> None:
     with gateway.clients("1") as (client,):
         for _ in range(3):
             connect(gateway.source_port).close()

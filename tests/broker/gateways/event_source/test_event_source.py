@@ -87,7 +87,7 @@ def test_events_that_arrive_out_of_order_are_served_in_sequence(gateway: Gateway
     assert gateway.count("given_up") == 0
 
 
-def test_lines_keep_the_line_end_that_they_came_with(gateway: Gateway) -> None:
+def test_lines_keep_the_line_end_that_they_arrived_with(gateway: Gateway) -> None:
     with gateway.clients("1") as (client,):
         with gateway.source() as source:
             source.send(["2|B"], end="\r\n")
@@ -127,7 +127,7 @@ def test_a_repeated_sequence_is_left_out(gateway: Gateway) -> None:
     assert gateway.count("repeated") == 3
 
 
-def test_at_the_sources_end_what_is_held_goes_out_in_order_and_the_next_begins_at_1(gateway: Gateway) -> None:
+def test_when_the_source_ends_held_events_are_sent_in_order_and_the_next_source_begins_at_1(gateway: Gateway) -> None:
     for _ in range(2):
         with gateway.clients("1") as (client,):
             with gateway.source() as source:
@@ -147,7 +147,7 @@ def test_sequences_can_continue_from_source_to_source(tmp_path: Path) -> None:
             gateway.start()
 
 
-def test_one_source_at_a_time_the_next_when_it_has_ended(gateway: Gateway) -> None:
+def test_the_next_source_is_served_when_the_previous_one_has_ended(gateway: Gateway) -> None:
     with gateway.clients("1") as (client,), gateway.source() as first, gateway.source() as second:
         second.send(["1|P|2|1"])
         first.send(["1|P|1|1"])
@@ -169,7 +169,7 @@ def test_a_newer_connection_of_one_id_ends_the_older(gateway: Gateway) -> None:
         newer.close()
 
 
-def test_a_client_that_does_not_say_its_id_is_closed(gateway: Gateway) -> None:
+def test_a_client_that_does_not_send_its_id_is_closed(gateway: Gateway) -> None:
     for said in ("a b", "", "x" * 200):
         client = Client(gateway.client_port, said)
         assert client.rest() == []
@@ -229,7 +229,7 @@ def test_after_a_kill_the_source_continues_and_every_line_is_stored_and_routed_o
             assert part < 2 or some == wanted[id_]
 
 
-def test_an_inbox_keeps_what_comes_until_its_client_comes(tmp_path: Path) -> None:
+def test_an_inbox_keeps_lines_until_its_client_connects(tmp_path: Path) -> None:
     with Gateway(tmp_path / "broker", "--event-source-inbox") as gateway:
         with gateway.clients("2") as (present,):
             with gateway.source() as source:
@@ -283,7 +283,7 @@ def test_with_inboxes_kills_lose_no_line_and_repeat_only_the_newest(tmp_path: Pa
             assert list(dict.fromkeys(got[id_])) == wanted[id_]
 
 
-def test_above_the_hold_the_source_is_slowed_and_nothing_is_lost(tmp_path: Path) -> None:
+def test_above_the_limit_of_held_events_the_source_is_slowed_and_nothing_is_lost(tmp_path: Path) -> None:
     with Gateway(tmp_path / "broker", "--hold-max", "50") as gateway, gateway.clients("1") as (client,):
         with gateway.source() as source:
             source.send([f"{number}|P|1|1" for number in range(600, 0, -1)])
@@ -315,7 +315,7 @@ def test_a_client_cannot_write_the_sources_topic(gateway: Gateway) -> None:
         client.publish("other", Event(id="1", msg=1))
 
 
-def test_a_port_that_is_taken_is_one_sentence(gateway: Gateway, tmp_path: Path) -> None:
+def test_a_port_that_is_taken_is_reported_in_one_sentence(gateway: Gateway, tmp_path: Path) -> None:
     second = BrokerProcess(tmp_path / "second", "--event-source", f"--event-source-client-port={gateway.client_port}")
     second.launch()
     assert second.wait() == 2

@@ -49,7 +49,7 @@ def has_refused_or_is_free(disk: FillingDisk, refused: int) -> bool:
 
 
 @pytest.mark.parametrize("has_inboxes", [False, True])
-async def test_on_a_disk_that_fills_and_empties_everybody_gets_exactly_theirs(
+async def test_on_a_disk_that_fills_and_empties_each_client_gets_exactly_its_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, has_inboxes: bool
 ) -> None:
     monkeypatch.setattr(outlets, "RETRY_S", 0.001)
@@ -81,7 +81,7 @@ async def test_on_a_disk_that_fills_and_empties_everybody_gets_exactly_theirs(
             assert {id_: stored_messages(server, f"inbox.{id_}") for id_ in absent} == absent
 
 
-async def test_an_event_that_an_inbox_had_no_room_for_comes_before_newer_events(
+async def test_an_event_that_an_inbox_had_no_room_for_is_stored_before_newer_events(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(outlets, "RETRY_S", 0.01)

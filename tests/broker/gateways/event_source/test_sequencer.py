@@ -16,16 +16,14 @@ def push_in_pieces(sequencer: Sequencer[str], numbers: list[int], cut: int) -> l
 
 
 @given(st.permutations(range(1, 80)), st.integers(min_value=1, max_value=80))
-def test_any_permutation_comes_out_in_order(numbers: list[int], cut: int) -> None:
+def test_any_permutation_is_released_in_order(numbers: list[int], cut: int) -> None:
     sequencer = Sequencer[str]()
     assert push_in_pieces(sequencer, numbers, cut) == [f"event {n}" for n in range(1, 80)]
     assert (sequencer.held, sequencer.repeated, sequencer.next) == (0, 0, 80)
 
 
 @given(ARRIVALS, st.integers(min_value=1, max_value=20))
-def test_with_gaps_and_repetitions_what_is_before_the_first_gap_comes_out_and_the_rest_is_held(
-    numbers: list[int], cut: int
-) -> None:
+def test_items_before_the_first_gap_are_released_and_the_others_are_held(numbers: list[int], cut: int) -> None:
     sequencer = Sequencer[str]()
     released = push_in_pieces(sequencer, numbers, cut)
     different = set(numbers)
@@ -37,7 +35,7 @@ def test_with_gaps_and_repetitions_what_is_before_the_first_gap_comes_out_and_th
 
 
 @given(ARRIVALS)
-def test_at_the_end_all_that_is_held_comes_out_in_order_and_the_missing_are_counted(numbers: list[int]) -> None:
+def test_at_the_end_held_items_are_released_in_order_and_missing_ones_are_counted(numbers: list[int]) -> None:
     sequencer = Sequencer[str]()
     released = push_in_pieces(sequencer, numbers, 7)
     rest, missing = sequencer.release_all()
@@ -48,7 +46,9 @@ def test_at_the_end_all_that_is_held_comes_out_in_order_and_the_missing_are_coun
 
 
 @given(ARRIVALS)
-def test_a_gap_that_is_given_up_lets_the_next_out_and_what_comes_late_counts_as_repeated(numbers: list[int]) -> None:
+def test_after_a_gap_is_given_up_the_next_items_are_released_and_late_ones_count_as_repeated(
+    numbers: list[int],
+) -> None:
     sequencer = Sequencer[str]()
     released = push_in_pieces(sequencer, numbers, 7)
     late = 0
@@ -68,5 +68,5 @@ def test_of_two_with_the_same_sequence_the_first_counts() -> None:
     assert sequencer.repeated == 3
 
 
-def test_it_can_begin_anywhere() -> None:
+def test_a_sequencer_can_begin_at_any_number() -> None:
     assert Sequencer[str](8).push([(9, "9"), (7, "7"), (8, "8")]) == ["8", "9"]

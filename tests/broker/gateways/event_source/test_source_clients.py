@@ -85,7 +85,7 @@ async def test_a_closed_client_writes_into_no_other_file() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-async def test_broadcasts_stand_where_their_turn_was_among_each_ones_own_lines(seed: int) -> None:
+async def test_broadcasts_keep_their_place_among_the_lines_of_each_client(seed: int) -> None:
     dice = Random(seed)
     ids = (b"1", b"2", b"3")
     wanted = dict.fromkeys(ids, b"")

@@ -43,7 +43,7 @@ def test_anything_else_is_refused_with_the_line(line: bytes) -> None:
 
 
 @given(st.binary(max_size=40))
-def test_no_bytes_do_more_than_be_refused(line: bytes) -> None:
+def test_no_bytes_cause_more_than_a_refusal(line: bytes) -> None:
     with suppress(Refusal):
         assert parse_source_line(line).line == line
 
@@ -64,7 +64,7 @@ def test_lines_do_not_depend_on_how_the_bytes_were_cut(lines: list[bytes], cut: 
 
 
 @pytest.mark.parametrize("cut", [1, 100, 100_000])
-def test_of_a_line_without_end_only_its_beginning_is_reported_and_its_rest_is_no_event(cut: int) -> None:
+def test_only_the_beginning_of_an_endless_line_is_reported_and_its_rest_is_skipped(cut: int) -> None:
     data = b"x" * 3 * LINE_BYTES_MAX + b"666|F|60|50\n1|B\n"
     splitter = SourceLines()
     lines = [line for at in range(0, len(data), cut) for line in splitter.feed(data[at : at + cut])]
@@ -75,7 +75,7 @@ def test_of_a_line_without_end_only_its_beginning_is_reported_and_its_rest_is_no
         parse_source_line(long)
 
 
-def test_ids_are_what_can_be_part_of_a_topics_name() -> None:
+def test_ids_are_words_that_can_be_part_of_a_topics_name() -> None:
     assert is_id(b"42")
     assert is_id(b"a.b_c-d")
     assert not any(map(is_id, [b"", b"a b", b"a|b", b"\xc3\xa9", b"a" * 65, b"a\n"]))

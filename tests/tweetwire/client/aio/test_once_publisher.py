@@ -97,7 +97,7 @@ async def test_the_next_client_stores_the_events_that_a_client_left_in_its_spool
         assert await ids(client, "t") == [event.id for event in numbered(600)]
 
 
-async def test_after_five_tries_the_publisher_raises_that_and_the_events_are_kept(
+async def test_after_five_tries_the_publisher_raises_an_error_and_the_events_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tweetwire.client.exactly_once.steps.PAUSES_S", [0.0] * TRIES)
@@ -111,7 +111,7 @@ async def test_after_five_tries_the_publisher_raises_that_and_the_events_are_kep
             assert client.unsent == 3
 
 
-async def test_it_needs_a_spool_and_events_that_json_can_express(
+async def test_exactly_once_publishing_needs_a_spool_and_events_that_json_can_express(
     shared_broker: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:
     async with Client(shared_broker.address) as client:

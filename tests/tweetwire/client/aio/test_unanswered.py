@@ -66,7 +66,7 @@ async def reply_of(command: Command) -> bytes:
     return command.outcome()
 
 
-async def test_each_reply_goes_to_the_command_whose_turn_it_is(
+async def test_each_reply_goes_to_the_oldest_command_that_waits(
     unanswered: Unanswered, delivered: list[int | bytes]
 ) -> None:
     ping, bad, last = Command(b"ping\n"), Command(b"nonsense\n"), Command(b"last t p\n")
@@ -100,7 +100,7 @@ async def test_one_confirmation_is_shared_by_single_publishes_and_runs(unanswere
     assert unanswered.begin_again([]) == []
 
 
-async def test_a_read_event_belongs_to_its_read_and_is_no_delivery(
+async def test_a_read_event_belongs_to_its_read_and_is_not_a_delivery(
     unanswered: Unanswered, delivered: list[int | bytes]
 ) -> None:
     read, ping = ReadCommand(b"read t 0\n", 2, 1000), Command(b"ping\n")
@@ -113,7 +113,7 @@ async def test_a_read_event_belongs_to_its_read_and_is_no_delivery(
     assert await reply_of(ping) == b"+PONG"
 
 
-async def test_a_new_connection_begins_with_the_first_commands_and_says_again_what_had_no_reply(
+async def test_a_new_connection_begins_with_the_first_commands_and_repeats_those_without_a_reply(
     unanswered: Unanswered, link: AsyncLink
 ) -> None:
     subscription = Subscription(link, REQUEST, "latest")
@@ -145,7 +145,7 @@ async def test_acks_are_not_sent_without_a_connection(link: AsyncLink) -> None:
     assert unanswered.begin_again([]) == [b'pub t {"id":"1","priority":0,"msg":1}\n']
 
 
-async def test_events_before_the_reply_to_a_subscribe_are_delivered_before_it_and_those_after_it_after_it(
+async def test_events_keep_their_order_relative_to_the_reply_to_a_subscribe(
     unanswered: Unanswered, link: AsyncLink, delivered: list[int | bytes]
 ) -> None:
     subscription = Subscription(link, REQUEST, "latest")
@@ -195,7 +195,7 @@ async def test_a_line_that_no_broker_sends_is_a_protocol_error(
     assert len(str(raised.value)) < 500
 
 
-async def test_a_refusal_when_nothing_was_asked_is_the_end_of_the_connection(unanswered: Unanswered) -> None:
+async def test_a_refusal_while_no_command_waits_ends_the_connection(unanswered: Unanswered) -> None:
     with pytest.raises(Dismissed, match="busy"):
         unanswered.take([b"-ERR busy come back later"])
 

@@ -6,7 +6,7 @@ from tweetwire.client.blocking.outage import ConnectionOutage
 from tweetwire.client.engine.pauses import FIRST_S, MAX_S, SETTLED_S
 
 
-def test_an_outage_ends_after_its_time_and_the_next_look_begins_another_one() -> None:
+def test_an_outage_ends_after_its_time_and_the_next_check_begins_another_one() -> None:
     outage = ConnectionOutage(10.0)
     outage.note_connected(100.0)
     outage.note_lost(200.0)
@@ -45,7 +45,7 @@ def test_a_connection_that_stays_ends_an_outage_and_one_that_is_lost_soon_does_n
 
 
 @pytest.mark.parametrize(("within_s", "is_over"), [(None, False), (0.0, True)])
-def test_without_a_limit_it_lasts_and_with_none_at_all_it_is_over_at_once(
+def test_an_outage_without_a_limit_lasts_and_one_with_limit_0_is_over_at_once(
     within_s: float | None, is_over: bool
 ) -> None:
     outage = ConnectionOutage(within_s)
@@ -53,7 +53,7 @@ def test_without_a_limit_it_lasts_and_with_none_at_all_it_is_over_at_once(
         assert outage.is_over(now) is is_over
 
 
-def test_attempts_come_after_pauses_that_grow_until_a_connection_has_stayed() -> None:
+def test_attempts_follow_growing_pauses_until_a_connection_lasts() -> None:
     outage = ConnectionOutage(None)
     outage.note_connected(0.0)
     outage.note_lost(1.0)

@@ -69,7 +69,7 @@ def test_subscriptions_continue_after_a_restart_with_the_unacked_events(broker: 
         assert client.stats("t")["topics"]["t"]["subscriptions"]["s"]["pending"] == 0
 
 
-def test_an_ack_that_is_lost_with_its_connection_is_not_said_again_and_its_event_comes_again(
+def test_an_ack_that_is_lost_with_its_connection_is_not_sent_again_and_its_event_is_delivered_again(
     broker: BrokerProcess,
 ) -> None:
     with SyncClient(broker.address) as client:

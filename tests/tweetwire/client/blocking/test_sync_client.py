@@ -26,9 +26,7 @@ def numbered(count: int) -> list[Event]:
     return [Event(id=f"m{number}", msg=number) for number in range(count)]
 
 
-def test_events_come_when_they_are_asked_for_and_end_with_the_subscription(
-    shared_broker: BrokerProcess, topic: str
-) -> None:
+def test_events_are_returned_on_request_until_the_subscription_ends(shared_broker: BrokerProcess, topic: str) -> None:
     with SyncClient(shared_broker.address) as client:
         subscription = client.subscribe(topic, as_="s", from_="earliest", prefetch=10, create=True)
         assert subscription.take(0.0) == []
@@ -75,7 +73,9 @@ def test_two_subscriptions_have_their_own_events_whatever_is_asked_between(
         assert [event.decode() for event in taken(one, 10)] == list(range(0, 20, 2))
 
 
-def test_returned_events_come_again_and_late_acks_are_counted(shared_broker: BrokerProcess, topic: str) -> None:
+def test_returned_events_are_delivered_again_and_late_acks_are_counted(
+    shared_broker: BrokerProcess, topic: str
+) -> None:
     with SyncClient(shared_broker.address) as client:
         client.publish_many(topic, numbered(2))
         subscription = client.subscribe(topic, as_="s", from_="earliest", prefetch=2)
@@ -110,7 +110,7 @@ def test_a_wait_for_events_ends_with_an_error_when_the_broker_ends(tmp_path: Pat
             subscription.take()
 
 
-def test_a_wait_for_events_ends_with_an_error_when_the_broker_goes_silent() -> None:
+def test_a_wait_for_events_ends_with_an_error_when_the_broker_becomes_silent() -> None:
     pings: list[bytes] = []
 
     def answer(line: bytes) -> bytes:
@@ -168,7 +168,7 @@ def test_an_ack_that_the_broker_cannot_settle_now_is_sent_with_the_next_ack(
     assert told == [b"pubcomp t @0\n"] * (TRIES + 1) + [b"pubcomp t @1\n"]
 
 
-def test_an_ack_that_is_refused_for_good_is_reported_once_and_holds_up_no_other(tmp_path: Path) -> None:
+def test_a_permanently_refused_ack_is_reported_once_and_delays_no_other(tmp_path: Path) -> None:
     told: list[bytes] = []
 
     def settle() -> bytes:
@@ -230,7 +230,9 @@ def test_a_message_that_the_broker_refuses_is_given_up_and_the_rest_is_stored(
         assert [event.id for event in client.read(topic, 0).events] == ["a", "c"]
 
 
-def test_after_five_tries_it_is_said_and_the_message_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_five_tries_an_error_is_raised_and_the_message_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("tweetwire.client.exactly_once.steps.PAUSES_S", [pause / 20 for pause in PAUSES_S])
     with (
         scripted_broker(answering({b"pub2": b"-ERR disk full\n"})) as address,
@@ -277,7 +279,7 @@ def test_events_are_handed_over_once_and_acked_on_this_disk_first(
 
 
 @pytest.mark.anyio
-async def test_an_event_handed_over_and_not_acked_comes_again_to_the_next_client_as_a_second_attempt(
+async def test_an_event_handed_over_and_not_acked_is_handed_to_the_next_client_as_a_second_attempt(
     shared_broker: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:
     options: dict[str, Any] = {"as_": "s", "from_": "earliest", "prefetch": 3, "qos": 2}
@@ -302,7 +304,7 @@ async def test_an_event_handed_over_and_not_acked_comes_again_to_the_next_client
         assert list(subscription) == []
 
 
-def test_an_event_that_comes_again_before_it_is_taken_is_taken_once(
+def test_an_event_that_is_redelivered_before_it_is_taken_is_taken_once(
     shared_broker: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:
     with SyncClient(shared_broker.address, name="ann", spool=tmp_path) as client:
@@ -326,7 +328,7 @@ def test_all_that_has_arrived_is_taken_at_once_so_that_no_timer_runs_meanwhile(
         assert len(subscription.take(WITHIN_S)) == 700
 
 
-def test_more_than_the_broker_holds_at_once_is_stored_all_the_same(
+def test_more_messages_than_the_broker_holds_at_once_are_stored(
     shared_broker: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:
     with SyncClient(shared_broker.address, name="ann", spool=tmp_path) as client:
@@ -374,14 +376,14 @@ def test_an_ack_refused_for_another_reason_is_not_counted_as_late() -> None:
         assert subscription.stale == 0
 
 
-def test_a_client_that_is_closed_says_so(shared_broker: BrokerProcess, topic: str) -> None:
+def test_a_closed_client_raises_an_error(shared_broker: BrokerProcess, topic: str) -> None:
     with SyncClient(shared_broker.address) as client:
         subscription = client.subscribe(topic, create=True)
     with pytest.raises(BrokerLost):
         subscription.take()
 
 
-def test_without_a_folder_and_a_name_there_is_no_exactly_once(
+def test_without_a_folder_and_a_name_exactly_once_is_refused(
     shared_broker: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:
     with SyncClient(shared_broker.address) as client:

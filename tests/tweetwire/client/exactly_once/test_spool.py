@@ -33,7 +33,7 @@ def opened(folder: Path, name: str = "ann") -> Iterator[Spool]:
         spool.close()
 
 
-def test_states_come_back_and_what_is_done_does_not(tmp_path: Path) -> None:
+def test_unfinished_states_are_restored_and_finished_ones_are_not(tmp_path: Path) -> None:
     event = Incoming("t", "s", 7, "{}", State.OWNED)
     with opened(tmp_path) as spool:
         spool.put([message(1), message(2), event])
@@ -44,7 +44,7 @@ def test_states_come_back_and_what_is_done_does_not(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", [2, 9, 30])
-def test_a_torn_line_takes_itself_only(tmp_path: Path, cut: int) -> None:
+def test_a_torn_line_loses_only_itself(tmp_path: Path, cut: int) -> None:
     with opened(tmp_path) as spool:
         spool.put([message(1), message(2)])
     path = tmp_path / "ann.spool"
@@ -68,7 +68,7 @@ async def test_the_file_does_not_grow_with_finished_handshakes(tmp_path: Path) -
         assert list(spool.outgoing) == [("t", "m1")]
 
 
-def test_a_full_disk_is_said_and_spoils_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_is_reported_and_damages_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write = os.write
 
     def half(handle: int, data: bytes) -> int:
@@ -135,7 +135,7 @@ async def test_messages_that_a_process_has_left_are_sent_by_the_next(
     assert sorted(event.id for event in page.events) == ["m1", "m2", "m3"]
 
 
-async def test_a_broker_that_has_lost_what_it_held_gets_it_again(
+async def test_a_broker_that_has_lost_a_held_message_gets_it_again(
     shared_broker: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:
     with opened(tmp_path / "spool") as spool:
@@ -159,7 +159,7 @@ async def test_a_message_that_the_broker_refuses_is_given_up_with_a_reason(
 
 
 @pytest.mark.parametrize(("reply", "why"), [(b"-ERR disk full\n", "disk full"), (b"", "no answer within 0.05 s")])
-async def test_after_five_tries_it_is_said_clearly_and_the_message_is_kept(
+async def test_after_five_tries_a_clear_error_is_raised_and_the_message_is_kept(
     reply: bytes, why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tweetwire.client.exactly_once.steps.PAUSES_S", [pause / 20 for pause in PAUSES_S])
@@ -195,7 +195,7 @@ async def test_events_are_handed_over_once_and_acked_on_this_disk_first(
             await subscription.nack(batch[0])
 
 
-async def test_an_event_handed_over_and_not_acked_comes_again_to_the_next_process_as_a_second_attempt(
+async def test_an_event_handed_over_and_not_acked_is_handed_to_the_next_process_as_a_second_attempt(
     shared_broker: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:
     with SyncClient(shared_broker.address) as client:
@@ -212,7 +212,7 @@ async def test_an_event_handed_over_and_not_acked_comes_again_to_the_next_proces
     assert seen == [[("m0", 1), ("m1", 1), ("m2", 1)], [("m1", 2), ("m2", 2)]]
 
 
-async def test_an_older_connection_of_a_client_cannot_take_what_the_newer_one_was_refused(
+async def test_an_older_connection_of_a_client_cannot_take_an_event_that_the_newer_one_was_refused(
     shared_broker: BrokerProcess, topic: str
 ) -> None:
     with SyncClient(shared_broker.address, name="ann") as old, SyncClient(shared_broker.address, name="ann") as new:
@@ -229,7 +229,7 @@ async def test_an_older_connection_of_a_client_cannot_take_what_the_newer_one_wa
         assert new.command(f"pubrel {topic} x") == f"+COMP {topic} x 1 synced"
 
 
-async def test_a_missing_name_or_spool_is_one_sentence(
+async def test_a_missing_name_or_spool_is_reported_in_one_sentence(
     shared_broker: BrokerProcess, topic: str, tmp_path: Path
 ) -> None:
     async with Client(shared_broker.address) as client:

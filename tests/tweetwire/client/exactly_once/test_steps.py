@@ -42,7 +42,7 @@ def event(offset: int) -> StoredEvent:
     return decode_stored(b'{"topic":"t","offset":%d,"timestamp":1,"id":"e","priority":0,"msg":1}' % offset)
 
 
-def test_only_what_has_no_final_answer_is_said_again_after_a_pause() -> None:
+def test_only_steps_without_a_final_answer_are_repeated_after_a_pause() -> None:
     said, wishes = carried_out(
         say_all([b"a t\n", b"b t\n", b"c t\n"]), [b"+1", FULL, TimeoutError("late")], [Refusal("forbidden", ""), b"+3"]
     )
@@ -71,7 +71,7 @@ def test_a_message_is_on_the_disk_before_each_of_its_steps_and_forgotten_at_the_
     assert publishing.left() == []
 
 
-def test_a_broker_that_has_lost_what_it_held_is_given_it_again(spool: Spool) -> None:
+def test_a_broker_that_has_lost_a_held_message_is_sent_it_again(spool: Spool) -> None:
     publishing = OncePublishing(spool)
     keys = publishing.keep("t", [Event(id="a", msg=1)])
     results, _ = carried_out(
@@ -84,14 +84,14 @@ def test_a_broker_that_has_lost_what_it_held_is_given_it_again(spool: Spool) -> 
     assert results == {("t", "a"): Receipt("t", 0, 0, "synced")}
 
 
-def test_a_message_whose_step_failed_stays_in_its_state(spool: Spool) -> None:
+def test_a_message_whose_step_failed_keeps_its_state(spool: Spool) -> None:
     publishing = OncePublishing(spool)
     keys = publishing.keep("t", [Event(id="a", msg=1)])
     carried_out(publishing.carry_over(keys), [b"+REC t a"], *[[FULL]] * TRIES)
     assert spool.outgoing[keys[0]].state is State.RECEIVED
 
 
-def test_an_event_that_came_twice_is_taken_once_and_one_the_broker_has_back_is_dropped(spool: Spool) -> None:
+def test_an_event_that_came_twice_is_taken_once_and_one_that_the_broker_took_back_is_dropped(spool: Spool) -> None:
     consuming = OnceConsuming(spool, "t", "s")
     consuming.arrive([event(1), event(2), event(1)], prefetch=10)
     taken, _ = carried_out(consuming.take(consuming.next_arrived()), [b"+REL t @1", Refusal("stale", "")])
