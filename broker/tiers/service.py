@@ -48,38 +48,32 @@ class Tier:
         self._store = open_store(options.url) if store is None else store
         self._uploader: Uploader | None = None
         self._is_probed = False
+        # Set after the first claim has succeeded or failed
+        self._tried = anyio.Event()
+        self._unusable = ""
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
         """Upload until the end of the block, and then what is left. Raises StartError if the store is unusable."""
         collector = TierCollector(self.figures)
-        async with Background.open() as background:
-            begun = await self._begin(background)
-            async with anyio.create_task_group() as tasks:
-                tasks.start_soon(self._run, background, begun)
-                REGISTRY.register(collector)
-                try:
-                    yield
-                finally:
-                    REGISTRY.unregister(collector)
-                    await self._end(tasks)
-
-    async def _begin(self, background: Background) -> OwnedChain | None:
-        """Claim the chain, unless the store does not answer soon or the chain is another broker's."""
-        with anyio.move_on_after(START_S):
+        async with Background.open() as background, anyio.create_task_group() as tasks:
+            tasks.start_soon(self._run, background)
+            await self._wait_for_claim()
+            REGISTRY.register(collector)
             try:
-                return await self._claim(background)
-            except StoreUnusable as error:
-                raise StartError(f"--tier: {error}") from error
-            except Fenced:
-                self._take_fence()
-                return None
-            except (TierError, OSError) as error:
-                reason = _reason(error)
-                logger.warning("the tier is away; serving without it until it answers", reason=reason)
-                return None
-        logger.warning("the tier does not answer; serving without it until it does", tier=self._store.shown)
-        return None
+                yield
+            finally:
+                REGISTRY.unregister(collector)
+                await self._end(tasks)
+
+    async def _wait_for_claim(self) -> None:
+        """Wait until the first claim has succeeded or failed, but not long. Raises StartError if the store is unusable."""
+        with anyio.move_on_after(START_S):
+            await self._tried.wait()
+        if self._unusable:
+            raise StartError(f"--tier: {self._unusable}")
+        if not self._tried.is_set():
+            logger.warning("the tier does not answer; serving without it until it does", tier=self._store.shown)
 
     async def _claim(self, background: Background) -> OwnedChain:
         """Test the store, and claim the chain."""
@@ -96,25 +90,20 @@ class Tier:
 
         return await background.run(claim)
 
-    async def _run(self, background: Background, begun: OwnedChain | None) -> None:
+    async def _run(self, background: Background) -> None:
+        """Claim the chain, with pauses after failures, and then upload until the end."""
         backoff = Backoff(first_s=1.0, max_s=PAUSE_MAX_S)
-        while begun is None and not self.figures.is_fenced:
-            self.figures.is_away = True
+        # One claim after the other: two at the same time would take each other for another broker.
+        while (owned := await self._try_to_claim(background)) is None:
+            if self.figures.is_fenced or self._unusable:
+                return
             await anyio.sleep(backoff.next_pause_s())
-            try:
-                begun = await self._claim(background)
-            except Fenced:
-                self._take_fence()
-            except (TierError, OSError, StartError) as error:
-                self.figures.failures += 1
-                logger.warning("the tier is away; retrying", reason=_reason(error))
-        if begun is None:
-            return
-        chain = begun.chain
+        chain = owned.chain
         logger.info("claimed the tier", tier=self._store.shown, chain=chain.name, manifest=chain.number)
+        self.figures.is_away = False
         self._uploader = Uploader(
             self._server.broker,
-            begun,
+            owned,
             background,
             self.figures,
             after_s=self._options.after_s,
@@ -122,6 +111,23 @@ class Tier:
             when_fenced=self._take_fence,
         )
         await self._uploader.run()
+
+    async def _try_to_claim(self, background: Background) -> OwnedChain | None:
+        """Return the claimed chain, None if the claim has failed."""
+        try:
+            return await self._claim(background)
+        except Fenced:
+            self._take_fence()
+        except (TierError, OSError, StartError) as error:
+            self.figures.failures += 1
+            self.figures.is_away = True
+            if isinstance(error, StoreUnusable | StartError) and not self._tried.is_set():
+                self._unusable = str(error)
+            else:
+                logger.warning("cannot use the tier yet; retrying", reason=_reason(error))
+        finally:
+            self._tried.set()
+        return None
 
     async def _end(self, tasks: TaskGroup) -> None:
         """Upload what is left, for a few seconds. The rest is uploaded after the next start."""

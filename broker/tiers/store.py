@@ -49,12 +49,17 @@ class Store:
                 obstore.put(self._objects, name, data, mode="create", use_multipart=False)
         except (AlreadyExistsError, PreconditionError):
             return False
+        except FileNotFoundError:
+            raise self._no_bucket() from None
         return True
 
     def put(self, name: str, data: bytes) -> None:
         """Write an object in one request, also over an existing one. Raises StoreAway, StoreUnusable."""
-        with self._translated(name):
-            obstore.put(self._objects, name, data, use_multipart=False)
+        try:
+            with self._translated(name):
+                obstore.put(self._objects, name, data, use_multipart=False)
+        except FileNotFoundError:
+            raise self._no_bucket() from None
 
     def get(self, name: str) -> bytes | None:
         """Return an object, or None if there is none. Raises StoreAway, StoreUnusable."""
@@ -97,16 +102,26 @@ class Store:
 
         Raises StoreAway, StoreUnusable.
         """
-        with self._translated(folder):
-            for chunk in obstore.list(self._objects, folder or None, offset=after):
-                for found in chunk:
-                    yield StoredObject(found["path"], found["size"], round(found["last_modified"].timestamp() * 1000))
+        try:
+            with self._translated(folder):
+                for chunk in obstore.list(self._objects, folder or None, offset=after):
+                    for found in chunk:
+                        modified_ms = round(found["last_modified"].timestamp() * 1000)
+                        yield StoredObject(found["path"], found["size"], modified_ms)
+        except FileNotFoundError:
+            raise self._no_bucket() from None
 
     def folders(self, folder: str = "") -> list[str]:
         """Return the names of the folders in a folder. Raises StoreAway, StoreUnusable."""
-        with self._translated(folder):
-            found = obstore.list_with_delimiter(self._objects, folder or None)
+        try:
+            with self._translated(folder):
+                found = obstore.list_with_delimiter(self._objects, folder or None)
+        except FileNotFoundError:
+            raise self._no_bucket() from None
         return sorted(prefix.rstrip("/").rpartition("/")[2] for prefix in found["common_prefixes"])
+
+    def _no_bucket(self) -> StoreUnusable:
+        return StoreUnusable(f"there is no bucket for {self.shown}; make it, or correct the URL")
 
     @contextmanager
     def _translated(self, name: str) -> Iterator[None]:
@@ -120,6 +135,9 @@ class Store:
         except (BaseError, OSError) as error:
             if isinstance(error, FileNotFoundError):
                 raise
+            # The library has no separate error for a listing of a bucket that does not exist.
+            if "404 Not Found" in str(error):
+                raise self._no_bucket() from error
             raise StoreAway(f"{self.shown} does not answer: {_first_line(error)}") from error
 
 

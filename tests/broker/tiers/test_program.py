@@ -179,7 +179,11 @@ def test_the_broker_that_was_replaced_refuses_publishes_and_uploads_nothing_more
 
 
 def until_named(url: str, chain: str, topic: str, after: int) -> None:
-    until(lambda: (found := newest(url, chain)) is not None and found.topics[topic].next >= after, 60)
+    def is_named() -> bool:
+        found = newest(url, chain)
+        return found is not None and topic in found.topics and found.topics[topic].next >= after
+
+    until(is_named, 60)
 
 
 def test_with_a_warning_alone_the_replaced_broker_continues(tmp_path: Path, file_url: str) -> None:
@@ -428,3 +432,62 @@ def test_wrong_flags_are_refused_with_one_sentence(tmp_path: Path, flags: tuple[
     broker.launch()
     assert broker.wait() == 2
     assert sentence in broker.log()
+
+
+@pytest.mark.parametrize(
+    ("bucket", "key", "sentence"),
+    [("missing", "", "there is no bucket for s3://missing/x; make it"), ("bucket", "wrong", "refuses")],
+)
+def test_a_broker_does_not_start_with_a_bucket_that_it_cannot_use(
+    tmp_path: Path, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch, bucket: str, key: str, sentence: str
+) -> None:
+    for name, value in s3_server.variables.items():
+        monkeypatch.setenv(name, value)
+    if key:
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", key)
+    broker = BrokerProcess(tmp_path / "b", "--tier", f"s3://{bucket}/x")
+    broker.launch()
+    assert broker.wait() == 2
+    assert sentence in broker.log()
+    assert "Traceback" not in broker.log()
+
+
+def test_a_store_that_accepts_and_never_answers_delays_a_start_and_a_stop_only_for_seconds(
+    tmp_path: Path, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in s3_server.variables.items():
+        monkeypatch.setenv(name, value)
+    url = f"s3://bucket/{tmp_path.name}"
+    with tiered(tmp_path / "b", url) as broker:
+        chain = identity(broker)
+        publish(broker, 0, 100)
+        s3_server.process.send_signal(signal.SIGSTOP)
+        try:
+            publish(broker, 100, 100)
+            time.sleep(2)
+            began = time.monotonic()
+            broker.stop(40)
+            assert time.monotonic() - began < 30
+            broker.start()
+            publish(broker, 200, 100)
+        finally:
+            s3_server.process.send_signal(signal.SIGCONT)
+        until_named(url, chain, "t", 300)
+        assert not broker.logged("another broker has taken over the tier; nothing is uploaded any more")
+
+
+def test_a_folder_of_the_release_before_can_be_restored_from_its_tier(tmp_path: Path, file_url: str) -> None:
+    shutil.copytree(Path(__file__).parents[1] / "older/folder", tmp_path / "first")
+    with tiered(tmp_path / "first", file_url) as broker:
+        until_uploaded(file_url, broker)
+        lines = lines_of(broker)
+        with SyncClient(broker.address) as client:
+            before = client.stats()["topics"]["t"]["subscriptions"]["s"]
+        assert broker.terminate() == 0
+    restore(file_url, tmp_path / "second")
+    with BrokerProcess(tmp_path / "second") as broker, SyncClient(broker.address) as client:
+        assert len(lines) == 21
+        assert lines_of(broker) == lines
+        after = client.stats()["topics"]["t"]["subscriptions"]["s"]
+        assert [after[name] for name in ("pending", "dead")] == [before[name] for name in ("pending", "dead")]
+        assert client.publish("t", Event(id="p1", msg=1, producer="pr", sequence=5)).is_duplicate

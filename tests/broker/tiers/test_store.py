@@ -122,3 +122,18 @@ def test_a_server_that_refuses_the_credentials_is_unusable_and_one_that_is_gone_
     monkeypatch.setenv("AWS_ENDPOINT", "http://127.0.0.1:9")
     with pytest.raises(StoreAway, match="does not answer"):
         open_store(f"s3://{BUCKET}/p").put("x", b"x")
+
+
+def test_a_bucket_that_does_not_exist_is_named(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in s3_server.variables.items():
+        monkeypatch.setenv(name, value)
+    store = open_store("s3://missing/p")
+    requests = (
+        lambda: store.create("x", b"x"),
+        lambda: store.put("x", b"x"),
+        lambda: list(store.list_objects("x")),
+        store.folders,
+    )
+    for request in requests:
+        with pytest.raises(StoreUnusable, match="there is no bucket for s3://missing/p"):
+            request()
