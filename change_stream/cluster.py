@@ -34,7 +34,10 @@ class Cluster:
     def at(cls, url: str) -> "Cluster":
         """Make the cluster at a MongoDB URL without connecting to it. Raises StartError if the URL is not valid."""
         try:
-            return cls(AsyncMongoClient(url, appname="tweetwire", serverSelectionTimeoutMS=_SELECTION_MS))
+            # Each stream keeps a connection busy while it waits. With pymongo's limit of 100, other streams would wait forever.
+            return cls(
+                AsyncMongoClient(url, appname="tweetwire", serverSelectionTimeoutMS=_SELECTION_MS, maxPoolSize=0)
+            )
         except (PyMongoError, ValueError) as error:
             raise StartError(no_address(error)) from error
 

@@ -7,16 +7,17 @@ from typing import Any
 import bson
 import msgspec
 from bson.raw_bson import RawBSONDocument
-from msgspec import UNSET, Raw, Struct, UnsetType, field
+from msgspec import UNSET, Raw
 
 from change_stream.errors import CollectionReplaced
 from change_stream.extended_json import CODEC, Encode, JsonMode, encoder, plain
 from change_stream.fields import Fields
 from change_stream.fragments import Fragments
+from change_stream.message import Change
 from change_stream.resume import Stamp, StreamPosition
-from tweetwire import Event
+from tweetwire import Event, StoredEvent
 
-__all__ = ["OPERATIONS", "STRIPPED", "Change", "Converter", "Replaced", "Unconvertible", "document_id", "priority_of"]
+__all__ = ["OPERATIONS", "STRIPPED", "Converter", "Replaced", "Unconvertible", "document_id", "priority_of"]
 
 STRIPPED = "tweetwire_stripped"
 """The member that marks a change whose documents the pipeline removed because it was too large to send."""
@@ -34,37 +35,6 @@ OPERATIONS = {
     "invalidate": "invalidate",
 }
 """The event's name for each operation of MongoDB; other operations change no document and no collection."""
-
-
-class Change(Struct):
-    """The `msg` of an event: a change of one document, or of the whole collection.
-
-    `document` is the document after the change, if MongoDB still has it. `before` is the document before the change, if
-    the collection keeps pre-images. `changed` is what an update modified: ``{"updated": {path: value}, "removed":
-    [path], "truncated": [{"field", "newSize"}]}``. `at` is in milliseconds since 1970 UTC.
-    """
-
-    op: str
-    collection: str
-    document: Any
-    changed: Any
-    before: Any
-    at: int
-    document_key: Any = UNSET
-    """The changed document's `_id`, and its shard key if it has one, in the same JSON form as documents."""
-    from_: str | UnsetType = field(name="from", default=UNSET)
-    """The old name of a renamed collection."""
-    to: str | UnsetType = UNSET
-    """The new name of a renamed collection."""
-    transaction: Any = UNSET
-    """``{"lsid", "txnNumber"}`` of the transaction that contains the change."""
-    gap: Any = UNSET
-    """``{"from", "to", "reason"}``: the changes between these times (milliseconds since 1970 UTC) are unknown."""
-    omitted: int | UnsetType = UNSET
-    """Set if the documents were left out, because the message with them exceeded a limit of the broker or MongoDB.
-
-    The value is the size of that message in bytes, or 0 if the size is unknown.
-    """
 
 
 class Unconvertible(Exception):
@@ -155,15 +125,36 @@ class Converter:
         except (bson.errors.BSONError, TypeError, ValueError, KeyError, OverflowError, RecursionError) as error:
             raise self._unconvertible(error, raw) from error
 
-    def snapshot(self, raw: RawBSONDocument, position: StreamPosition, sequence: int, checkpoint: str) -> Event:
+    def snapshot(
+        self, raw: RawBSONDocument, position: StreamPosition, sequence: int, checkpoint: str, copy_id: int = 0
+    ) -> Event:
         """Convert a document as it was at `position`. Raises Unconvertible if it cannot be written as JSON."""
         try:
             document = bson.decode(raw.raw, CODEC)
             msg = Change("snapshot", self._collection, self._json(self._kept(document)), None, None, position.at_ms)
+            msg.copy = copy_id
             msg.document_key = self._json({"_id": document["_id"]})
             return self._wrap(document_id(document["_id"]), document, msg, sequence, checkpoint)
         except (bson.errors.BSONError, TypeError, ValueError, KeyError, OverflowError, RecursionError) as error:
             raise self._unconvertible(error, raw) from error
+
+    def vanished(
+        self, last: StoredEvent, position: StreamPosition, sequence: int, checkpoint: str, copy_id: int
+    ) -> Event:
+        """Make the delete of a document that a copy did not find. `last` is the last event of the document in the topic."""
+        msg = Change("delete", self._collection, None, None, None, position.at_ms)
+        msg.copy = copy_id
+        msg.document_key = msgspec.json.decode(bytes(last.msg), type=dict[str, Raw]).get("document_key", UNSET)
+        self.operations[msg.op] += 1
+        return Event(
+            id=last.id,
+            key=last.key,
+            priority=last.priority,
+            msg=Raw(self._encode(msg)),
+            producer=self._producer,
+            sequence=sequence,
+            checkpoint=checkpoint,
+        )
 
     def control(self, msg: Change, sequence: int, checkpoint: str) -> Event:
         """Make the event for a change of the whole collection, or for a gap."""

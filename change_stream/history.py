@@ -3,8 +3,8 @@
 from bson import Timestamp
 
 from change_stream.cluster import Cluster
-from change_stream.convert import Change
 from change_stream.errors import CollectionReplaced, HistoryLost
+from change_stream.message import Change
 from change_stream.resume import StreamPosition
 from change_stream.settings import HistoryPolicy
 from tweetwire.protocol.errors import StartError

@@ -45,6 +45,8 @@ class RelayCollector(Collector):
         yield self._gauge(
             "leading", "1 while this publisher leads, 0 while it stands by", lambda r: r.leadership.is_leading
         )
+        yield self._gauge("copying", "1 while a snapshot runs", lambda r: r.copied is not None)
+        yield self._gauge("copied_documents", "documents that the running snapshot has copied", lambda r: r.copied or 0)
         yield self._gauge("connected", "1 while MongoDB answers", lambda r: not r.outage.is_on)
         yield self._gauge("ahead_changes", "changes fetched and not yet converted", lambda r: r.ahead.changes)
         yield self._gauge("ahead_bytes", "bytes fetched and not yet converted", lambda r: r.ahead.bytes)

@@ -10,9 +10,9 @@ from change_stream.convert import Converter, Replaced, Unconvertible
 from change_stream.elements import member_of
 from change_stream.position_store import PositionStore
 from change_stream.rejected import RejectedChanges
-from change_stream.resume import Stamp, StreamPosition, copied_through, token_time
+from change_stream.resume import CopyProgress, Stamp, StreamPosition, token_time
 from change_stream.watch import ChangeBatch
-from tweetwire import Event, Publisher, Refusal
+from tweetwire import Event, Publisher, Refusal, StoredEvent
 
 __all__ = ["ChangeOutlet"]
 
@@ -28,13 +28,13 @@ Hold = Callable[[], Awaitable[None]]
 class ChangeOutlet:
     """Publishes events to one topic, with sequences that follow `sequence`.
 
-    The caller keeps `position` and `copied` at the position after the last event sent. While `skip_through` is set, changes
+    The caller keeps `position` and `copy` at the position after the last event sent. While `skip_through` is set, changes
     up to that token are skipped.
 
     Args:
         sequence: the sequence of the producer's last event.
         position: the position of that event in MongoDB's history.
-        copied: how far a snapshot has read, as in `ResumeRecord`.
+        copy: how far a snapshot is, None if no snapshot runs.
         window_bytes: approximate limit of unconfirmed message bytes, besides the publisher's limit of their number.
         careful: the number of events that are published one by one at the beginning.
         hold: called before each write to the topic; it raises Refusal ``fenced`` if another publisher leads.
@@ -49,7 +49,7 @@ class ChangeOutlet:
         *,
         sequence: int,
         position: StreamPosition,
-        copied: bytes | None,
+        copy: CopyProgress | None,
         window_bytes: int = 32 << 20,
         careful: int = 0,
         hold: Hold,
@@ -57,7 +57,7 @@ class ChangeOutlet:
         self.sequence = sequence
         self.skip_through = ""
         self.position = position
-        self.copied = copied
+        self.copy = copy
         self._publisher = publisher
         self._converter = converter
         self._rejected = rejected
@@ -94,15 +94,33 @@ class ChangeOutlet:
         )
 
     async def send_documents(
-        self, documents: Sequence[RawBSONDocument], position: StreamPosition, stamp_behind: Callable[[bytes], Stamp]
+        self, documents: Sequence[RawBSONDocument], position: StreamPosition, stamp_of: Callable[[CopyProgress], Stamp]
     ) -> None:
-        """Publish documents as they were at `position`. `stamp_behind` returns the stamp for the state after a copied `_id`."""
+        """Publish documents as they were at `position`. `stamp_of` returns the stamp for the progress of the copy."""
+        copy = self.copy or CopyProgress()
 
-        def text(raw: RawBSONDocument) -> str:
-            return stamp_behind(copied_through(raw))(position.time, None)
+        def text(_: RawBSONDocument) -> str:
+            return stamp_of(copy)(position.time, None)
 
-        convert = self._converter.snapshot
-        await self._send(documents, lambda raw, sequence: convert(raw, position, sequence, text(raw)), text)
+        def convert(raw: RawBSONDocument, sequence: int) -> Event:
+            nonlocal copy
+            self.copy = copy = copy.behind(raw)
+            return self._converter.snapshot(raw, position, sequence, text(raw), copy.id)
+
+        await self._send(documents, convert, text)
+
+    async def send_vanished(self, events: Sequence[StoredEvent], stamp_of: Callable[[CopyProgress], Stamp]) -> None:
+        """Publish the deletes of documents that a copy did not find. `events` are the last events of these documents."""
+        copy = self.copy or CopyProgress()
+        text = stamp_of(copy)(self.position.time, None)
+        for event in events:
+            self.sequence += 1
+            await self._publish([self._converter.vanished(event, self.position, self.sequence, text, copy.id)], 0)
+
+    async def flush(self) -> None:
+        """Wait until all events are confirmed."""
+        await self._publisher.flush()
+        self._unflushed_bytes = 0
 
     async def send_control(self, msg: Any, text: str) -> None:
         """Publish an event about the collection as a whole. `text` is the resume record that is stored with it."""
@@ -112,8 +130,7 @@ class ChangeOutlet:
 
     async def save(self, text: str) -> None:
         """Wait until all events are confirmed, and then move the checkpoint without an event."""
-        await self._publisher.flush()
-        self._unflushed_bytes = 0
+        await self.flush()
         if text != self._saved:
             await self._hold()
             await self._store.save(text)

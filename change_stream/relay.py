@@ -25,6 +25,7 @@ from change_stream.ahead import Ahead
 from change_stream.cluster import Cluster
 from change_stream.confirmations import Confirmations
 from change_stream.convert import Converter
+from change_stream.copying import Copying
 from change_stream.errors import CollectionReplaced, HistoryLost
 from change_stream.following import closed, follow, opened
 from change_stream.history import bridge, gap
@@ -33,9 +34,8 @@ from change_stream.outage import Outage
 from change_stream.outlet import ChangeOutlet
 from change_stream.position_store import PositionStore
 from change_stream.rejected import RejectedChanges
-from change_stream.resume import ResumeRecord, StreamPosition
+from change_stream.resume import CopyProgress, ResumeRecord, StreamPosition
 from change_stream.settings import ChangeStreamSettings
-from change_stream.snapshot import CollectionSnapshot, send_through
 from change_stream.source import CollectionSource
 from change_stream.watch import CollectionWatch
 from tweetwire import BrokerError, Client, Publisher, Refusal
@@ -88,11 +88,25 @@ class Relay:
         self._client = client
         self._settings = settings
         self._store = PositionStore(client, topic, producer)
-        self._is_copy_due = settings.snapshot in {"always", "only"}
+        self.copying = Copying(
+            cluster,
+            client,
+            self._store,
+            source=self.source,
+            outage=self.outage,
+            collection=collection,
+            on_begin=self.is_open.set,
+        )
+        self.copying.is_due = settings.snapshot in {"always", "only"}
         self.has_ended = anyio.Event()
         self._is_reset_due = settings.reset
         self._is_stopping = False
         self._work = anyio.CancelScope()
+
+    @property
+    def copied(self) -> int | None:
+        """How many documents the running snapshot has copied, None if none runs."""
+        return None if self.outlet is None or self.outlet.copy is None else self.outlet.copy.documents
 
     def stop(self) -> None:
         """End `run` as soon as all published events are confirmed."""
@@ -159,7 +173,7 @@ class Relay:
             self._store,
             sequence=0 if last is None else last.sequence or 0,
             position=record.position,
-            copied=record.copied,
+            copy=record.copy,
             window_bytes=self._settings.window_bytes,
             careful=_CAREFUL if refusal is not None and not refusal.is_retryable else 0,
             hold=self.leadership.hold,
@@ -169,7 +183,7 @@ class Relay:
             if record.is_lost:
                 raise CollectionReplaced(self.collection)
             self._reconcile(outlet, record)
-            await self._copy(outlet)
+            await self.copying.run(outlet)
             if self._settings.snapshot == "only":
                 self._is_stopping = True
                 return
@@ -182,7 +196,7 @@ class Relay:
         if not saved or self._is_reset_due:
             record = await self.outage.outlast(self.source.first_record)
             await self._store.save(record.text())
-            self._is_reset_due = self._is_copy_due = False
+            self._is_reset_due = self.copying.is_due = False
             return record
         try:
             record = ResumeRecord.parse(saved)
@@ -217,24 +231,6 @@ class Relay:
             logger().info("pipeline or options changed", collection=self.collection, topic=self.topic)
             outlet.skip_through = token["_data"]
             outlet.position = record.position.rewound()
-
-    async def _copy(self, outlet: ChangeOutlet) -> None:
-        """Run the snapshot if one is due or has begun."""
-        source = self.source
-        if outlet.copied is None and not self._is_copy_due:
-            return
-        await self.outage.outlast(source.prepare_copy)
-        if outlet.copied is None:
-            now = await self.outage.outlast(self._cluster.now)
-            await send_through(outlet, source.watch(), source.stamp(), time=now, outage=self.outage)
-            outlet.position, outlet.copied = StreamPosition(now), b""
-            await outlet.save(source.stamp(outlet.copied)(now, None))
-        self._is_copy_due = False
-        self.is_open.set()
-        logger().info("snapshot started", collection=self.collection, topic=self.topic)
-        await CollectionSnapshot(source.copier(), source.watch_through, source.stamp, self.outage).run(outlet)
-        await outlet.save(source.stamp()(outlet.position.time, None))
-        logger().info("snapshot finished", collection=self.collection, topic=self.topic)
 
     async def _stream(self, outlet: ChangeOutlet) -> None:
         """Publish the changes after the position until an error ends the stream."""
@@ -287,7 +283,7 @@ class Relay:
             lambda: bridge(self._cluster, self.collection, outlet.position, lost, policy)
         )
         logger().error("changes were lost", collection=self.collection, topic=self.topic, **behind.event.gap)
-        stamp = self.source.stamp(b"" if behind.is_copy else outlet.copied)
+        stamp = self.source.stamp(CopyProgress() if behind.is_copy else outlet.copy)
         await outlet.send_control(behind.event, stamp(behind.position.time, None))
 
 

@@ -1,7 +1,9 @@
 """The position of a publisher in MongoDB's history, as text that the broker stores with each event.
 
-A record has five parts. It has six while a snapshot runs, and seven while a decision about lost history is pending:
-``v1/<cluster>/<scope>/<seconds>.<increment>/<token>[/<copied>[/lost]]``.
+A record has five parts, and three more while a snapshot runs. It ends in ``lost`` while a decision about lost history is
+pending:
+``v1/<cluster>/<scope>/<seconds>.<increment>/<token>[//lost]`` or
+``v2/<cluster>/<scope>/<seconds>.<increment>/<token>/<copied>/<copy>/<documents>[/lost]``.
 
 - cluster: the id of the replica set; a token is valid in its own cluster only.
 - scope: a digest of the watched collection, the pipeline and the options. The stream of one pipeline may lack the tokens of
@@ -9,8 +11,10 @@ A record has five parts. It has six while a snapshot runs, and seven while a dec
 - seconds.increment: the cluster time. All changes up to the token are published; without a token (``-``), all changes up to
   this time.
 - token: MongoDB's resume token, followed by ``~`` and its type bits if it has any.
-- copied: the last ``_id`` that the running snapshot copied, as BSON in URL-safe base64; ``-`` before the first document, empty
-  if no snapshot runs.
+- copied: the last ``_id`` that the running snapshot copied, as BSON in URL-safe base64; ``-`` before the first document. Older
+  versions of this program wrote only this part, after ``v1``.
+- copy: the sequence of the event that began the snapshot, which identifies it; 0 before that event.
+- documents: how many documents the snapshot has copied.
 - lost: another collection was renamed to the watched name at this position, and the topic lacks its documents.
 """
 
@@ -26,9 +30,19 @@ from msgspec import Struct
 
 from change_stream.elements import element_of, literal_of
 
-__all__ = ["ResumeRecord", "Stamp", "StreamPosition", "copied_identity", "copied_through", "scope_of", "token_time"]
+__all__ = [
+    "CopyProgress",
+    "ResumeRecord",
+    "Stamp",
+    "StreamPosition",
+    "copied_identity",
+    "copied_through",
+    "scope_of",
+    "token_time",
+]
 
 _VERSION = "v1"
+_COPYING = "v2"
 _NONE = "-"
 _LOST = "lost"
 _INCREMENT_MAX = 2**32 - 1
@@ -75,42 +89,59 @@ class StreamPosition(Struct, frozen=True):
         return self.time.time * 1000
 
 
-class ResumeRecord(Struct, frozen=True):
-    """A position, the cluster and scope it belongs to, and the progress of a snapshot.
+class CopyProgress(Struct, frozen=True):
+    """How far a snapshot is.
 
-    `copied` is None if no snapshot runs, b"" before its first document, and then the BSON of ``{"_id": <last copied>}``.
+    `through` is b"" before its first document, and then the BSON of ``{"_id": <last copied>}``. `id` is the sequence of the
+    snapshot's first event, 0 before it is published. `documents` is the number of copied documents.
     """
+
+    through: bytes = b""
+    id: int = 0
+    documents: int = 0
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the snapshot has not begun yet."""
+        return not self.through and self.id == 0
+
+    def behind(self, document: RawBSONDocument) -> "CopyProgress":
+        """Return the progress after one more document."""
+        return CopyProgress(copied_through(document), self.id, self.documents + 1)
+
+
+class ResumeRecord(Struct, frozen=True):
+    """A position, the cluster and scope it belongs to, and the progress of a snapshot, None if no snapshot runs."""
 
     cluster: str
     scope: str
     position: StreamPosition
-    copied: bytes | None = None
+    copy: CopyProgress | None = None
     is_lost: bool = False
     """Whether history is lost at `position` and the policy for lost history has not been applied yet."""
 
     def text(self) -> str:
         """Return the text that `parse` reads."""
-        stamp = Stamp(self.cluster, self.scope, self.copied)
+        stamp = Stamp(self.cluster, self.scope, self.copy)
         return (stamp.lost if self.is_lost else stamp)(self.position.time, self.position.token)
 
     @classmethod
     def parse(cls, text: str) -> "ResumeRecord":
         """Parse a record. Raises ValueError if `text` is not a resume record."""
         version, cluster, scope, time, token, *rest = text.split("/")
-        if version != _VERSION or len(rest) > 2 or rest[1:] not in ([], [_LOST]):
-            raise ValueError(f"not a resume record of version {_VERSION}: {text!r}")
+        is_lost = rest[1:] != [] and rest[-1] == _LOST
+        copy = _parse_copy(version, rest[:-1] if is_lost else rest, text)
         seconds, increment = time.split(".")
         position = StreamPosition(Timestamp(int(seconds), int(increment)), _parse_token(token))
-        copied = _parse_copied(rest[0]) if rest and rest != ["", _LOST] else None
-        return cls(cluster, scope, position, copied, len(rest) > 1)
+        return cls(cluster, scope, position, copy, is_lost)
 
 
 class Stamp:
     """Writes the records of a running stream; the parts that never change are written once."""
 
-    def __init__(self, cluster: str, scope: str, copied: bytes | None = None) -> None:
-        self._head = f"{_VERSION}/{cluster}/{scope}/"
-        self._tail = "" if copied is None else "/" + _copied(copied)
+    def __init__(self, cluster: str, scope: str, copy: CopyProgress | None = None) -> None:
+        self._head = f"{_VERSION if copy is None else _COPYING}/{cluster}/{scope}/"
+        self._tail = "" if copy is None else f"/{_copied(copy.through)}/{copy.id}/{copy.documents}"
 
     def __call__(self, time: Timestamp, token: dict[str, Any] | None) -> str:
         """Return the text of the record after `token`, or without a token after all changes of `time`."""
@@ -160,6 +191,15 @@ def _parse_token(text: str) -> dict[str, Any] | None:
         return None
     data, _, bits = text.partition("~")
     return {"_data": data, "_typeBits": base64.urlsafe_b64decode(bits)} if bits else {"_data": data}
+
+
+def _parse_copy(version: str, parts: list[str], text: str) -> CopyProgress | None:
+    if version == _COPYING and len(parts) == 3:
+        copied, id_, documents = parts
+        return CopyProgress(_parse_copied(copied), int(id_), int(documents))
+    if version != _VERSION or len(parts) > 1:
+        raise ValueError(f"not a resume record of version {_VERSION} or {_COPYING}: {text!r}")
+    return CopyProgress(_parse_copied(parts[0])) if parts and parts[0] else None
 
 
 def _copied(copied: bytes) -> str:

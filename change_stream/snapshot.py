@@ -30,14 +30,16 @@ from change_stream.errors import WatchInterrupted, translate
 from change_stream.following import closed, follow
 from change_stream.outage import Outage
 from change_stream.outlet import ChangeOutlet
-from change_stream.resume import Stamp, StreamPosition, copied_identity, copied_through, token_time
+from change_stream.resume import CopyProgress, Stamp, StreamPosition, copied_identity, copied_through, token_time
 from change_stream.server_cursor import ServerCursor
 from change_stream.watch import CollectionWatch
 from tweetwire.protocol.errors import StartError
+from tweetwire.runtime.program import logger
 
 __all__ = ["Chunk", "CollectionSnapshot", "Copier", "send_through"]
 
 _CHUNK_BYTES = 16 << 20
+_LOG_EVERY_S = 10.0
 
 
 class Chunk(Struct):
@@ -152,42 +154,43 @@ class Copier:
 class CollectionSnapshot:
     """Copies one collection into an outlet.
 
-    `watch_through` opens a stream of the changes to documents up to an `_id`. `stamp_behind` returns the stamp for the state
-    after a copied `_id`.
+    `watch_through` opens a stream of the changes to documents up to an `_id`. `stamp_of` returns the stamp for the progress of
+    the copy.
     """
 
     def __init__(
         self,
         copier: Copier,
         watch_through: Callable[[bytes], CollectionWatch],
-        stamp_behind: Callable[[bytes], Stamp],
+        stamp_of: Callable[[CopyProgress], Stamp],
         outage: Outage,
     ) -> None:
         self._copier = copier
         self._watch_through = watch_through
-        self._stamp_behind = stamp_behind
+        self._stamp_of = stamp_of
         self._outage = outage
 
     async def run(self, outlet: ChangeOutlet) -> None:
-        """Copy the documents after `outlet.copied`. At the end that is None, and changes continue at `outlet.position`.
+        """Copy the documents after `outlet.copy`. Changes continue at `outlet.position`.
 
         Raises HistoryLost.
         """
-        copied = outlet.copied or b""
+        log_at = anyio.current_time() + _LOG_EVERY_S
         while True:
-            chunks = await self._read(copied)
+            copy = outlet.copy or CopyProgress()
+            chunks = await self._read(copy.through)
             time = chunks[0].time
-            if copied:
-                watch = self._watch_through(copied)
-                await send_through(outlet, watch, self._stamp_behind(copied), time=time, outage=self._outage)
+            if copy.through:
+                watch = self._watch_through(copy.through)
+                await send_through(outlet, watch, self._stamp_of(copy), time=time, outage=self._outage)
             for chunk in chunks:
                 outlet.position = StreamPosition(time)
-                await outlet.send_documents(chunk.documents, outlet.position, self._stamp_behind)
-                if chunk.documents:
-                    outlet.copied = copied = copied_through(chunk.documents[-1])
+                await outlet.send_documents(chunk.documents, outlet.position, self._stamp_of)
             if chunks[-1].is_last:
-                outlet.copied = None
                 return
+            if outlet.copy is not None and anyio.current_time() >= log_at:
+                log_at = anyio.current_time() + _LOG_EVERY_S
+                logger().info("snapshot progress", copy=outlet.copy.id, documents=outlet.copy.documents)
 
     async def _read(self, copied: bytes) -> list[Chunk]:
         while True:

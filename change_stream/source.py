@@ -9,7 +9,7 @@ from pymongo.errors import OperationFailure, PyMongoError
 from change_stream.cluster import Cluster
 from change_stream.convert import OPERATIONS
 from change_stream.errors import WatchRefused, translate
-from change_stream.resume import ResumeRecord, Stamp, StreamPosition, copied_identity, scope_of
+from change_stream.resume import CopyProgress, ResumeRecord, Stamp, StreamPosition, copied_identity, scope_of
 from change_stream.settings import ChangeStreamSettings
 from change_stream.snapshot import Copier
 from change_stream.watch import CollectionWatch
@@ -47,9 +47,16 @@ class CollectionSource:
         self._collation: dict[str, Any] | None = None
         self.scope = scope_of(database.name, collection, self._pipeline, self._stage)
 
-    def stamp(self, copied: bytes | None = None) -> Stamp:
-        """Return the stamp of records while streaming, or in a snapshot after the `_id` in `copied`."""
-        return Stamp(self._cluster.id, self.scope, copied)
+    def stamp(self, copy: CopyProgress | None = None) -> Stamp:
+        """Return the stamp of records while streaming, or in a snapshot that is as far as `copy`."""
+        return Stamp(self._cluster.id, self.scope, copy)
+
+    async def estimate(self) -> int:
+        """Return approximately how many documents the collection has. Raises the errors of `CollectionWatch.open`."""
+        try:
+            return await self._database[self._collection].estimated_document_count()
+        except PyMongoError as error:
+            raise translate(error) from error
 
     def watch(self) -> CollectionWatch:
         """Return a stream of the collection's changes."""
@@ -83,7 +90,7 @@ class CollectionSource:
             position = await self._position_at(start)
         elif self._settings.snapshot != "never":
             await self.prepare_copy()
-            return ResumeRecord(self._cluster.id, self.scope, StreamPosition(await self._cluster.now()), b"")
+            return ResumeRecord(self._cluster.id, self.scope, StreamPosition(await self._cluster.now()), CopyProgress())
         else:
             watch = self.watch()
             position = (await watch.open(None)).position

@@ -32,7 +32,10 @@ class StatusSettings(SourceSettings):
 
 
 class StreamStanding(Struct):
-    """One collection's topic: its last sequence, the UTC time of its position, and how many seconds it lags behind MongoDB."""
+    """One collection's topic: its last sequence, the UTC time of its position, and how many seconds it lags behind MongoDB.
+
+    `copied` is the number of documents that a running snapshot has copied.
+    """
 
     collection: str
     topic: str
@@ -40,6 +43,7 @@ class StreamStanding(Struct):
     sequence: int | None = None
     position: str | None = None
     behind_s: int | None = None
+    copied: int | None = None
 
 
 async def report(settings: StatusSettings, stop: anyio.Event) -> int:
@@ -82,7 +86,7 @@ def standing(
     if record.cluster != cluster:
         return StreamStanding(collection, topic, "another cluster", last.sequence)
     time = record.position.time
-    state: State = "streaming" if record.copied is None else "copying"
+    state: State = "streaming" if record.copy is None else "copying"
     return StreamStanding(
         collection,
         topic,
@@ -90,6 +94,7 @@ def standing(
         last.sequence,
         f"{time.as_datetime():%Y-%m-%dT%H:%M:%SZ}",
         None if now is None else max(0, now.time - time.time),
+        None if record.copy is None else record.copy.documents,
     )
 
 
@@ -110,8 +115,16 @@ async def _now(cluster: Cluster) -> Timestamp | None:
 
 
 def _table(standings: list[StreamStanding]) -> Table:
-    table = Table("collection", "topic", "state", "sequence", "position", "behind")
+    table = Table("collection", "topic", "state", "sequence", "position", "behind", "copied")
     for one in standings:
         behind = "" if one.behind_s is None else f"{one.behind_s} s"
-        table.add_row(one.collection, one.topic, one.state, str(one.sequence or ""), one.position or "", behind)
+        table.add_row(
+            one.collection,
+            one.topic,
+            one.state,
+            str(one.sequence or ""),
+            one.position or "",
+            behind,
+            str(one.copied or ""),
+        )
     return table

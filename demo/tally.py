@@ -15,6 +15,8 @@ __all__ = ["CHANGES", "STATISTICS", "Tally"]
 CHANGES = ("tweets", "users")
 STATISTICS = (TWEETS_STATS, USERS_STATS)
 _PAGE_EVENTS = 5000
+_MARKS = frozenset({"snapshot_begin", "snapshot_end"})
+"""The events of a change stream that are about a copy and not about a document."""
 
 
 class UserDocument(Struct):
@@ -75,6 +77,8 @@ class Tally:
 
     def _take_change(self, topic: str, event: StoredEvent) -> None:
         message = event.decode(ChangeMessage)
+        if message.op in _MARKS:
+            return
         change = TopicChange(message.op, event.id, message.at or event.timestamp)
         self.lag.record(event.timestamp - change.at)
         if topic == "users":

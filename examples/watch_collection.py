@@ -1,4 +1,4 @@
-"""Print every change of a MongoDB collection, with the values before and after for updates.
+"""Print every change of a MongoDB collection, the changes of one document in their order.
 
 Start the publisher first; it needs a replica set (one member is enough):
 
@@ -16,12 +16,12 @@ from tweetwire import Client
 async def main(broker: str, topic: str, count: int | None) -> None:
     """Print changes until `count` of them came, or forever."""
     async with Client(broker, name="watch_collection") as client:
-        changes = await client.subscribe(topic, as_="watcher", from_="earliest", prefetch=100)
+        changes = await client.subscribe(topic, as_="watcher", from_="earliest", prefetch=100, ordered="key")
         seen = 0
         async for batch in changes:
             for event in batch:
                 change = event.decode()
-                print(change["op"], change["document_key"], change.get("changed", ""), flush=True)
+                print(change["op"], change.get("document_key", ""), change.get("changed", ""), flush=True)
             await changes.ack(batch)
             seen += len(batch)
             if count is not None and seen >= count:

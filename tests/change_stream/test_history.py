@@ -86,8 +86,12 @@ def test_without_a_policy_it_says_so_and_ends(left: Callable[..., Publisher], br
 @pytest.mark.parametrize("flags", [("--on-history-lost", "resnapshot"), ("--snapshot", "when_needed")])
 def test_a_new_snapshot(left: Callable[..., Publisher], broker: BrokerProcess, flags: tuple[str, ...]) -> None:
     left(*flags).start()
-    wait_for(broker.address, "tweets", 4)
-    first, gap, *copied = changes(broker)
+    wait_for(broker.address, "tweets", 6)
+    first, gap, begin, *copied, end = changes(broker)
+    assert [(mark["op"], mark["copy"], mark["documents"]) for mark in (begin, end)] == [
+        ("snapshot_begin", 3, 2),
+        ("snapshot_end", 3, 2),
+    ]
     assert first["op"] == "insert"
     assert gap["op"] == "gap"
     assert first["at"] // 1000 * 1000 <= gap["gap"]["from"] <= gap["gap"]["to"]
@@ -124,10 +128,10 @@ def test_a_copy_that_was_left_continues_behind_the_gap(
         assert not publisher.said("snapshot finished")
         _forget(database)
         publisher.start()
-        events = wait_for(broker.address, "tweets", 1501, 60)
+        events = wait_for(broker.address, "tweets", 1503, 60)
     operations = Counter(change["op"] for change in changes(broker))
-    assert operations == {"snapshot": 1500, "gap": 1}
-    assert [event.sequence for event in events] == list(range(1, 1502))
+    assert operations == {"snapshot": 1500, "gap": 1, "snapshot_begin": 1, "snapshot_end": 1}
+    assert [event.sequence for event in events] == list(range(1, 1504))
     assert [event.id for event in events if event.id != "tweets"] == [str(n) for n in range(1500)]
     mongo.drop_database(database.name)
 
@@ -158,7 +162,7 @@ def rename_to_tweets(database: Database[dict[str, Any]]) -> None:
 @pytest.mark.parametrize(
     ("policy", "operations"),
     [
-        ("resnapshot", ["insert", "rename", "gap", "snapshot", "snapshot", "snapshot"]),
+        ("resnapshot", ["insert", "rename", "gap", "snapshot_begin", *["snapshot"] * 3, "delete", "snapshot_end"]),
         ("from_time", ["insert", "rename", "gap", "insert"]),
     ],
 )
@@ -182,7 +186,10 @@ def test_a_collection_that_gets_the_watched_name_is_lost_history(
         told[2]["gap"]["reason"]
         == "the collection staged was renamed to tweets, so the topic does not have its documents"
     )
-    assert {change["document"]["_id"] for change in told[3:]} >= {"after"}
+    assert {change["document"]["_id"] for change in told[3:] if change["document"]} >= {"after"}
+    assert [change["document_key"] for change in told if change["op"] == "delete"] == [{"_id": "before"}] * (
+        policy == "resnapshot"
+    )
     assert [event.sequence for event in events] == list(range(1, len(operations) + 1))
 
 
@@ -204,8 +211,14 @@ def test_a_rename_to_the_watched_name_ends_it_until_a_policy_is_chosen(
     assert publisher.said("another collection was renamed to tweets")
     assert [change["op"] for change in changes(broker)] == ["insert", "rename"]
     renamed("--on-history-lost", "resnapshot").start()
-    wait_for(broker.address, "tweets", 6)
-    assert [change["op"] for change in changes(broker)[2:]] == ["gap", "snapshot", "snapshot", "snapshot"]
+    wait_for(broker.address, "tweets", 9)
+    assert Counter(change["op"] for change in changes(broker)[2:]) == {
+        "gap": 1,
+        "snapshot_begin": 1,
+        "snapshot": 3,
+        "delete": 1,
+        "snapshot_end": 1,
+    }
 
 
 def test_a_collection_that_loses_the_watched_name_is_not_a_lost_history(

@@ -8,7 +8,8 @@ import pytest
 from bson.raw_bson import RawBSONDocument
 from bson.timestamp import Timestamp
 
-from change_stream.convert import Change, Converter
+from change_stream.convert import Converter
+from change_stream.message import Change
 from change_stream.outlet import ChangeOutlet
 from change_stream.position_store import PositionStore
 from change_stream.rejected import RejectedChanges
@@ -52,7 +53,7 @@ def outlet(client: Client, publisher: Publisher, **options: Any) -> ChangeOutlet
         PositionStore(client, "tweets", PRODUCER),
         sequence=options.pop("sequence", 0),
         position=StreamPosition(Timestamp(1, 1)),
-        copied=None,
+        copy=None,
         hold=hold,
         **options,
     )

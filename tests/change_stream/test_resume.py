@@ -5,7 +5,7 @@ from bson import Timestamp
 from hypothesis import given
 from hypothesis import strategies as st
 
-from change_stream.resume import ResumeRecord, Stamp, StreamPosition, scope_of, token_time
+from change_stream.resume import CopyProgress, ResumeRecord, Stamp, StreamPosition, scope_of, token_time
 
 TOKEN = {"_data": "8265F1A2B30000000A2B022C0100296E5A1004"}
 times = st.builds(Timestamp, st.integers(0, 2**32 - 1), st.integers(0, 2**32 - 2))
@@ -15,11 +15,14 @@ tokens = st.none() | st.fixed_dictionaries(
 )
 
 
-@given(times, tokens, st.none() | st.binary(), st.booleans())
+copies = st.builds(CopyProgress, st.binary(), st.integers(0, 2**63), st.integers(0, 2**63))
+
+
+@given(times, tokens, st.none() | copies, st.booleans())
 def test_a_record_reads_back_as_it_was(
-    time: Timestamp, token: dict[str, object] | None, copied: bytes | None, is_lost: bool
+    time: Timestamp, token: dict[str, object] | None, copy: CopyProgress | None, is_lost: bool
 ) -> None:
-    record = ResumeRecord("65f1a2b3c4d5e6f708192a3b", "0123456789ab", StreamPosition(time, token), copied, is_lost)
+    record = ResumeRecord("65f1a2b3c4d5e6f708192a3b", "0123456789ab", StreamPosition(time, token), copy, is_lost)
     assert ResumeRecord.parse(record.text()) == record
     assert '"' not in record.text()
     assert "\\" not in record.text()
@@ -31,8 +34,34 @@ def test_a_stamp_writes_the_same_as_a_record() -> None:
 
 
 @pytest.mark.parametrize(
+    ("tail", "copy", "is_lost"),
+    [
+        ("", None, False),
+        ("//lost", None, True),
+        ("/-", CopyProgress(), False),
+        ("/YQ==/lost", CopyProgress(b"a"), True),
+    ],
+)
+def test_a_record_of_an_older_version_is_read(tail: str, copy: CopyProgress | None, is_lost: bool) -> None:
+    record = ResumeRecord.parse(f"v1/c/s/5.7/-{tail}")
+    assert record == ResumeRecord("c", "s", StreamPosition(Timestamp(5, 7)), copy, is_lost)
+
+
+@pytest.mark.parametrize(
     "text",
-    ["", "v1", "v2/c/s/1.1/-", "v1/c/s/1/-", "v1/c/s/1.1/-/a/b", "v1/c/s/1.1/-//lost/x", "v1/c/s/x.y/-", "offset 5"],
+    [
+        "",
+        "v1",
+        "v2/c/s/1.1/-/-",
+        "v2/c/s/1.1/-/-/x/1",
+        "v3/c/s/1.1/-",
+        "v2/c/s/1.1/-",
+        "v1/c/s/1/-",
+        "v1/c/s/1.1/-/a/b",
+        "v1/c/s/1.1/-//lost/x",
+        "v1/c/s/x.y/-",
+        "offset 5",
+    ],
 )
 def test_a_text_that_is_not_a_record_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r".+"):
