@@ -28,7 +28,13 @@ class Cluster:
     def __init__(self, mongo: AsyncMongoClient[dict[str, Any]]) -> None:
         self.mongo = mongo
         self.id = ""
+        # Other ids of this cluster in records that were written without the right to read the id
+        self.names: frozenset[str] = frozenset()
         self._version: tuple[int, ...] = ()
+
+    def is_named(self, name: str) -> bool:
+        """Whether a record with this id of a cluster is about this cluster."""
+        return name == self.id or name in self.names
 
     @classmethod
     def at(cls, url: str) -> "Cluster":
@@ -115,4 +121,5 @@ class Cluster:
         except OperationFailure:
             # Reading the id needs the privilege clusterMonitor; without it, only the set's name identifies the set.
             return f"set-{hello['setName']}"
+        self.names = frozenset({f"set-{hello['setName']}"})
         return str(config["config"]["settings"]["replicaSetId"])

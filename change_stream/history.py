@@ -2,11 +2,11 @@
 
 from bson import Timestamp
 
-from change_stream.cluster import Cluster
 from change_stream.errors import CollectionReplaced, HistoryLost
 from change_stream.message import Change
 from change_stream.resume import StreamPosition
 from change_stream.settings import HistoryPolicy
+from change_stream.source import CollectionSource
 from tweetwire.protocol.errors import StartError
 
 __all__ = ["Bridge", "bridge", "gap"]
@@ -33,7 +33,7 @@ def gap(collection: str, start: StreamPosition, end: StreamPosition, reason: str
 
 
 async def bridge(
-    cluster: Cluster, collection: str, lost: StreamPosition, error: HistoryLost, policy: HistoryPolicy
+    source: CollectionSource, collection: str, lost: StreamPosition, error: HistoryLost, policy: HistoryPolicy
 ) -> Bridge:
     """Choose where to continue after lost history.
 
@@ -49,15 +49,13 @@ async def bridge(
             f"({error}); choose how to continue: {_CHOICES}"
         ) from error
     if policy == "from_time":
-        position = await _oldest_after(cluster, lost.time)
+        position = await _oldest_after(source, lost.time)
     else:
-        position = StreamPosition(await cluster.now())
+        position = StreamPosition(await source.now())
     return Bridge(collection, lost, position, error, is_copy=policy == "resnapshot")
 
 
-async def _oldest_after(cluster: Cluster, time: Timestamp) -> StreamPosition:
-    oldest = await cluster.oldest()
-    if oldest is None:
-        return StreamPosition(await cluster.now())
-        # If that time is still in the oplog, only the token is unknown, and no change after the time is lost.
+async def _oldest_after(source: CollectionSource, time: Timestamp) -> StreamPosition:
+    oldest = await source.oldest()
+    # If that time is still in the oplog, only the token is unknown, and no change after the time is lost.
     return StreamPosition(time) if oldest <= time else StreamPosition(oldest).rewound()

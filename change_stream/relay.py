@@ -22,6 +22,7 @@ import anyio
 from pymongo.asynchronous.database import AsyncDatabase
 
 from change_stream.ahead import Ahead
+from change_stream.beginning import Beginning
 from change_stream.cluster import Cluster
 from change_stream.confirmations import Confirmations
 from change_stream.convert import Converter
@@ -99,14 +100,27 @@ class Relay:
         )
         self.copying.is_due = settings.snapshot in {"always", "only"}
         self.has_ended = anyio.Event()
-        self._is_reset_due = settings.reset
+        self._beginning = Beginning(
+            cluster,
+            self._store,
+            source=self.source,
+            outage=self.outage,
+            collection=collection,
+            is_reset_due=settings.reset,
+            adopts=settings.adopt,
+        )
         self._is_stopping = False
+        # The position of an earlier session, if this publisher does not lead now
+        self._known: StreamPosition | None = None
         self._work = anyio.CancelScope()
 
     @property
     def copied(self) -> int | None:
         """How many documents the running snapshot has copied, None if none runs."""
         return None if self.outlet is None or self.outlet.copy is None else self.outlet.copy.documents
+
+    def _position(self) -> StreamPosition | None:
+        return self._known if self.outlet is None else self.outlet.position
 
     def stop(self) -> None:
         """End `run` as soon as all published events are confirmed."""
@@ -126,6 +140,7 @@ class Relay:
             except BrokerError as error:
                 if isinstance(error, Refusal) and error.code == FENCED:
                     self.leadership.lose(error)
+                    self._known = self._position()
                     self.outlet = None
                     continue
                 if isinstance(error, Refusal) and error.code in _HOPELESS:
@@ -162,7 +177,10 @@ class Relay:
 
     async def _relay(self, publisher: Publisher) -> None:
         last = await self._store.load()
-        record = await self._record("" if last is None else last.checkpoint or "")
+        begun = await self._beginning.choose("" if last is None else last.checkpoint or "", self._position())
+        record = begun.record
+        if begun.is_first:
+            self.copying.is_due = False
         self.converter.begin_session()
         self.rejected.begin_session()
         refusal = self.confirmations.refusal
@@ -178,6 +196,11 @@ class Relay:
             careful=_CAREFUL if refusal is not None and not refusal.is_retryable else 0,
             hold=self.leadership.hold,
         )
+        if begun.gap is not None:
+            logger().error("changes were lost", collection=self.collection, topic=self.topic, **begun.gap.gap)
+            await outlet.send_control(begun.gap, record.text())
+            await outlet.flush()
+        self._beginning.is_reset_due = False
         await self._tell_what_was_refused(outlet, record)
         try:
             if record.is_lost:
@@ -190,27 +213,6 @@ class Relay:
             await self._stream(outlet)
         except HistoryLost as lost:
             await self._go_on_behind_gap(outlet, lost)
-
-    async def _record(self, saved: str) -> ResumeRecord:
-        """Read the stored record; if there is none, store a first one, so that no later change can be missed."""
-        if not saved or self._is_reset_due:
-            record = await self.outage.outlast(self.source.first_record)
-            await self._store.save(record.text())
-            self._is_reset_due = self.copying.is_due = False
-            return record
-        try:
-            record = ResumeRecord.parse(saved)
-        except ValueError as error:
-            raise StartError(
-                f"the checkpoint of {self._store.producer} on topic {self.topic} was not written by this program; "
-                "choose another topic (--map) or give --reset"
-            ) from error
-        if record.cluster != self._cluster.id:
-            raise StartError(
-                f"topic {self.topic} holds {self.collection} of another MongoDB cluster ({record.cluster}, this one is "
-                f"{self._cluster.id}); choose another topic (--map) or give --reset"
-            )
-        return record
 
     async def _tell_what_was_refused(self, outlet: ChangeOutlet, record: ResumeRecord) -> None:
         """Publish a gap event if the broker refused a change but stored later ones, as its older versions do."""
@@ -279,9 +281,7 @@ class Relay:
         policy = "resnapshot" if self._settings.snapshot == "when_needed" else self._settings.on_history_lost
         if policy == "resnapshot":
             await self.outage.outlast(self.source.prepare_copy)
-        behind = await self.outage.outlast(
-            lambda: bridge(self._cluster, self.collection, outlet.position, lost, policy)
-        )
+        behind = await self.outage.outlast(lambda: bridge(self.source, self.collection, outlet.position, lost, policy))
         logger().error("changes were lost", collection=self.collection, topic=self.topic, **behind.event.gap)
         stamp = self.source.stamp(CopyProgress() if behind.is_copy else outlet.copy)
         await outlet.send_control(behind.event, stamp(behind.position.time, None))

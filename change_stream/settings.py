@@ -88,7 +88,11 @@ class ChangeStreamSettings(SourceSettings):
     start_at: Annotated[str, Metavar("TIME")] | None = Field(
         None, description="where a topic without a position begins: 2026-11-27T20:00:00Z, or oldest; default: now"
     )
-    reset: bool = Field(False, description="forget the stored positions at this start")
+    reset: bool = Field(False, description="forget the stored positions at this start, and publish a gap event")
+    adopt: bool = Field(
+        False,
+        description="continue the positions of another MongoDB cluster, of which this one is a copy, by their time",
+    )
     json_mode: JsonMode = Field(
         "plain",
         description="how BSON becomes JSON: plain, or Extended JSON v2 in its canonical or relaxed form",

@@ -8,7 +8,7 @@ from pymongo.errors import OperationFailure, PyMongoError
 
 from change_stream.cluster import Cluster
 from change_stream.convert import OPERATIONS
-from change_stream.errors import WatchRefused, translate
+from change_stream.errors import HistoryLost, WatchRefused, translate
 from change_stream.resume import CopyProgress, ResumeRecord, Stamp, StreamPosition, copied_identity, scope_of
 from change_stream.settings import ChangeStreamSettings
 from change_stream.snapshot import Copier
@@ -119,8 +119,41 @@ class CollectionSource:
     async def _position_at(self, start: Timestamp | str) -> StreamPosition:
         if isinstance(start, Timestamp):
             return StreamPosition(Timestamp(start.time, 0)).rewound()
-        oldest = await self._cluster.oldest()
-        return StreamPosition(oldest or await self._cluster.now()).rewound()
+        return StreamPosition(await self.oldest()).rewound()
+
+    async def now(self) -> Timestamp:
+        """Return MongoDB's time. Raises the errors of `CollectionWatch.open`."""
+        return await self._cluster.now()
+
+    async def oldest(self) -> Timestamp:
+        """Return the time of the oldest change that MongoDB still has. Raises the errors of `CollectionWatch.open`.
+
+        Without the right to read the oplog, it is found by opening streams at other times, to the second.
+        """
+        found = await self._cluster.oldest()
+        if found is not None:
+            return found
+        # History reaches back to `high`. It does not reach back to any second before `low`.
+        low, high = 1, (await self._cluster.now()).time
+        while low < high:
+            middle = (low + high) // 2
+            if await self._reaches_back_to(middle):
+                high = middle
+            else:
+                low = middle + 1
+        return Timestamp(high, 1)
+
+    async def _reaches_back_to(self, second: int) -> bool:
+        watch = self._watch([], _COPY_AWAIT_MS, {})
+        try:
+            # MongoDB looks for the position when it reads the first batch.
+            await watch.open(StreamPosition(Timestamp(second, 0)))
+            await watch.more(1)
+        except HistoryLost:
+            return False
+        finally:
+            await watch.close()
+        return True
 
     def _watch(self, before: list[dict[str, Any]], await_ms: int, options: dict[str, Any]) -> CollectionWatch:
         return CollectionWatch(

@@ -65,7 +65,7 @@ async def report(settings: StatusSettings, stop: anyio.Event) -> int:
                 last = await _last(client, topic, settings.producer_of(collection))
             except Refusal as refusal:
                 raise StartError(f"the broker refuses topic {topic}: {login.reason(refusal)}") from refusal
-            standings.append(standing(collection, topic, last, cluster.id, now))
+            standings.append(standing(collection, topic, last, cluster, now))
     if settings.report == "json":
         print(msgspec.json.encode(standings).decode())
     else:
@@ -74,7 +74,7 @@ async def report(settings: StatusSettings, stop: anyio.Event) -> int:
 
 
 def standing(
-    collection: str, topic: str, last: ProducerPosition | None, cluster: str, now: Timestamp | None
+    collection: str, topic: str, last: ProducerPosition | None, cluster: Cluster, now: Timestamp | None
 ) -> StreamStanding:
     """Return the standing of a topic from its producer's last position. `now` is the cluster's time, None if unknown."""
     if last is None or not last.checkpoint:
@@ -83,7 +83,7 @@ def standing(
         record = ResumeRecord.parse(last.checkpoint)
     except ValueError:
         return StreamStanding(collection, topic, "unreadable", last.sequence)
-    if record.cluster != cluster:
+    if not cluster.is_named(record.cluster):
         return StreamStanding(collection, topic, "another cluster", last.sequence)
     time = record.position.time
     state: State = "streaming" if record.copy is None else "copying"

@@ -10,6 +10,9 @@ import pytest
 from pymongo import MongoClient
 from pymongo.database import Database
 
+from change_stream.cluster import Cluster
+from change_stream.settings import ChangeStreamSettings
+from change_stream.source import CollectionSource
 from demo.mongod import ReplicaSet
 from tests.change_stream.programs import Publisher, wait_for
 from tests.support.processes import BrokerProcess
@@ -99,6 +102,24 @@ def test_a_new_snapshot(left: Callable[..., Publisher], broker: BrokerProcess, f
         ("snapshot", "before"),
         ("snapshot", "lost"),
     ]
+
+
+@pytest.mark.anyio
+async def test_the_oldest_change_of_a_forgetful_mongodb_is_found_to_the_second(
+    left: Callable[..., Publisher], forgetful: ReplicaSet
+) -> None:
+    cluster = Cluster.at(forgetful.url)
+    async with cluster.mongo:
+        await cluster.connect(30)
+        true = await cluster.oldest()
+        assert true is not None
+        cluster.oldest = _unknown  # type: ignore[method-assign]
+        source = CollectionSource(cluster, cluster.mongo["oldest"], ChangeStreamSettings(), "tweets")
+        assert true.time <= (await source.oldest()).time <= true.time + 1
+
+
+async def _unknown() -> None:
+    """Answer as for a user who may not read the oplog."""
 
 
 @pytest.mark.parametrize("policy", ["now", "from_time"])
