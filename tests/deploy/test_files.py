@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from bridge.settings import BridgeSettings
 from broker.settings import BrokerSettings
 from change_stream.settings import ChangeStreamSettings
 from dashboard.settings import DashboardSettings
@@ -25,6 +26,8 @@ SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 OURS = {name: service for name, service in SERVICES.items() if service["image"].startswith("tweetwire/")}
 ONE_SHOTS = {"mongodb_replica_set"}
 SETTINGS: dict[str, type[ProgramSettings]] = {
+    "bridge_nats": BridgeSettings,
+    "bridge_redis": BridgeSettings,
     "message_broker": BrokerSettings,
     "change_stream": ChangeStreamSettings,
     "dashboard": DashboardSettings,
@@ -146,7 +149,7 @@ def test_each_package_of_an_image_is_in_its_file_of_hashes() -> None:
         return found
 
     for image, names in {
-        "services": ("broker", "ingest", "mongo", "mock", "dashboard"),
+        "services": ("broker", "bridge", "ingest", "mongo", "mock", "dashboard"),
         "spark": ("spark", "backfill"),
     }.items():
         needed = wanted(project["dependencies"]) | wanted([one for extra in names for one in extras[extra]])
