@@ -11,47 +11,31 @@ them between two reads, and the table would report a loss that did not happen.
 import secrets
 import time
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 import anyio
 import msgspec
-from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
 
+from bridge.ahead import ReadAhead, Run
 from bridge.central import CentralLost, Destination, EngineUnreachable, Found, PositionMoved, Record, RecordRefused
 from bridge.envelope import OutgoingEnvelope
-from bridge.gaps import gaps, unbroken
+from bridge.gaps import gaps
 from bridge.local import LocalTopic, RouteMark
 from bridge.marking import Marking
 from bridge.opening import Local, MarkNote, Plan, Policy, Refused, decide
 from bridge.rejected import RejectedEvents
 from bridge.route import Route
 from bridge.standing import Standing
-from tweetwire import BrokerError, Client, Refusal, StoredEvent
+from tweetwire import BrokerError, Client, Refusal
 from tweetwire.protocol.errors import StartError
 from tweetwire.runtime.program import logger
 
 __all__ = ["Outward"]
 
-_WAIT_S: Final = 1.0
-"""The longest wait of a read. If a session ends during a read, the first read of the next session waits for that reply."""
 _IDENTITY_BYTES: Final = 16
 _HOPELESS: Final = frozenset({"bad_name", "forbidden", "unauthenticated"})
 
 _encode = msgspec.json.Encoder().encode
-
-
-class _Run(NamedTuple):
-    """Events whose offsets follow each other, and their records. An event whose path has the stream has no record."""
-
-    events: Sequence[StoredEvent]
-    records: list[Record]
-
-
-class _Prepared(NamedTuple):
-    """A page of the topic that is ready to be written. `next` is the offset after it."""
-
-    runs: list[_Run]
-    next: int
 
 
 class Outward:
@@ -88,14 +72,14 @@ class Outward:
             takes_new_identity,
         )
         self._is_stopping = False
-        self._read_failure: Exception | None = None
-        self._reading = anyio.CancelScope()
+        self._ahead: ReadAhead | None = None
         self._pausing = anyio.CancelScope()
 
     def stop(self) -> None:
         """End `run` after the batch that is being written, with its mark."""
         self._is_stopping = True
-        self._reading.cancel()
+        if self._ahead is not None:
+            self._ahead.stop()
         self._pausing.cancel()
 
     async def run(self) -> None:
@@ -183,70 +167,43 @@ class Outward:
     async def _carry(self, start: int, envelope: OutgoingEnvelope, marking: Marking) -> None:
         """Read, append and mark at the same time, until stopped or until one of the three fails."""
         failure: Exception | None = None
-        send, receive = anyio.create_memory_object_stream[_Prepared](1)
+        ahead = self._ahead = ReadAhead(self._local, envelope, self.route.options, start)
+        if self._is_stopping:
+            ahead.stop()
 
         async with anyio.create_task_group() as tasks:
-            tasks.start_soon(self._read, start, envelope, send)
+            tasks.start_soon(ahead.run)
             tasks.start_soon(marking.run)
             try:
-                async with receive:
-                    await self._append_pages(start, receive, envelope, marking)
+                await self._append_all(start, ahead, envelope, marking)
             except (EngineUnreachable, CentralLost, PositionMoved, BrokerError, StartError) as error:
                 failure = error
             tasks.cancel_scope.cancel()
-        failure = failure or marking.failure or self._read_failure
+        failure = failure or marking.failure or ahead.failure
         if not isinstance(failure, BrokerError):
             # Mark the written events even if the engine is unreachable now.
             await marking.store()
         if failure is not None:
             raise failure
 
-    async def _read(self, start: int, envelope: OutgoingEnvelope, pages: MemoryObjectSendStream[_Prepared]) -> None:
-        """Read the topic ahead of the engine, by one page, and make the records while the engine writes."""
-        options = self.route.options
-        self._read_failure = None
-        with pages, anyio.CancelScope() as self._reading:
-            try:
-                while not self._is_stopping:
-                    page = await self._local.read(
-                        start, limit=options.batch, bytes_max=options.batch_bytes, wait_s=_WAIT_S
-                    )
-                    # A page without events can still pass over damaged lines.
-                    if page.events or page.next > start:
-                        runs = [_Run(events, envelope.records(events)) for events in unbroken(page.events)]
-                        await pages.send(_Prepared(runs, page.next))
-                    start = page.next
-                    if options.linger_s and len(page.events) < options.batch:
-                        await anyio.sleep(options.linger_s)
-            except (BrokerError, PositionMoved) as error:
-                self._read_failure = error
-            except anyio.BrokenResourceError:
-                return
-
-    async def _append_pages(
-        self,
-        expected: int,
-        pages: MemoryObjectReceiveStream[_Prepared],
-        envelope: OutgoingEnvelope,
-        marking: Marking,
-    ) -> None:
-        async for page in pages:
+    async def _append_all(self, expected: int, ahead: ReadAhead, envelope: OutgoingEnvelope, marking: Marking) -> None:
+        while (part := await ahead.take()) is not None:
             if marking.failure is not None:
                 return
             timestamp = time.time_ns() // 1_000_000
-            for run in page.runs:
+            for run in part.runs:
                 events = run.events
                 timestamp = self.standing.oldest_ms = events[0].timestamp
                 await self._append_gap(expected, events[0].offset - 1, timestamp, envelope, marking)
                 await self._append(run, marking)
                 expected = events[-1].offset + 1
-            await self._append_gap(expected, page.next - 1, timestamp, envelope, marking)
-            expected = max(expected, page.next)
+            await self._append_gap(expected, part.next - 1, timestamp, envelope, marking)
+            expected = max(expected, part.next)
             self.standing.oldest_ms = None
             self.standing.position = expected - 1
             self.standing.progressed()
 
-    async def _append(self, run: _Run, marking: Marking) -> None:
+    async def _append(self, run: Run, marking: Marking) -> None:
         events, records = run
         self.standing.left_out += len(events) - len(records)
         while records:

@@ -20,7 +20,7 @@ _BROKER_COLUMNS: Final = (
     ("address", "broker", "text"),
     ("state", "state", "state"),
     ("detail", "detail", "text"),
-    ("lag", "events not there yet", "number"),
+    ("lag", "lag", "number"),
     ("topics", "topics", "number", True),
     ("centre", "central engine", "mono", True),
     ("broker", "identity", "mono", True),
