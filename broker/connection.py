@@ -4,31 +4,25 @@ The reader takes the bytes that have arrived (up to 256 KiB, or 4 KiB before a l
 core executes the commands immediately. The writer sends the contents of the session's outbox. Always true:
 
 - at most one task reads and one writes;
-- no further command is executed while more bytes wait to be sent than the limit allows;
 - the connection is not read while more than `AWAITED_MAX` events or `AWAITED_BYTES_MAX` bytes wait to be confirmed;
-- after commands have taken `TURN_S`, the other connections have their turn;
 - a peer that does not read for as long as its limit allows is disconnected, and its events in flight are redelivered.
 """
 
 import time
-from collections.abc import Iterator
 from enum import Enum
-from typing import Final, NamedTuple
+from typing import Final
 
 import anyio
 import structlog
 from anyio.abc import ByteStream, TaskGroup
-from anyio.lowlevel import checkpoint
 
 from broker.core import Session
+from broker.executor import Executor, Limits
 from broker.login import ConnectionLogin
 from broker.strangers_log import strangers_log
 from broker.work_runner import WorkRunner
-from tweetwire.protocol import GREETING_LIMIT, Command, LineSplitter, is_foreign_protocol, parse_lines
-from tweetwire.protocol.errors import Refusal
+from tweetwire.protocol import GREETING_LIMIT, LineSplitter, is_foreign_protocol
 from tweetwire.protocol.telnet import IAC, Telnet
-from tweetwire.protocol.verbs.publishing import Publish
-from tweetwire.protocol.verbs.session import Hello
 
 __all__ = ["Connection", "End", "Limits"]
 
@@ -37,12 +31,6 @@ AWAITED_MAX: Final = 100_000
 AWAITED_BYTES_MAX: Final = 32 << 20
 GONE: Final = (anyio.EndOfStream, anyio.BrokenResourceError, anyio.ClosedResourceError, OSError)
 """The exceptions that a stream raises when its peer has disconnected."""
-TURN_S: Final = 0.005
-SLICE_LINES: Final = 2_000
-"""How many lines are parsed in one step. If all are refused, a step takes about 5 ms and 1 MiB.
-
-Lines of 130 bytes that arrive in one read fit into one slice, so that a run of publishes stays one command.
-"""
 
 logger = structlog.stdlib.get_logger()
 
@@ -62,31 +50,21 @@ class End(Enum):
     BUG = "bug"
 
 
-class Limits(NamedTuple):
-    """The limits of one client: the longest line, the bytes that may wait to be sent, and the seconds without reading."""
-
-    line_bytes: int
-    waiting_bytes: int
-    stalled_s: float
-
-
-class Connection:
+class Connection(Executor):
     """Owns one stream, and the session of its client."""
 
     __slots__ = (
-        *("_has_drained", "_has_output", "_is_over", "_limits", "_login", "_runner", "_scope", "_sending_since"),
-        *("_received", "_splitter", "_stream", "_telnet", "end", "session"),
+        *("_has_drained", "_has_output", "_is_over", "_login", "_received", "_scope", "_sending_since", "_splitter"),
+        *("_stream", "_telnet", "end"),
     )
 
     def __init__(
         self, runner: WorkRunner, stream: ByteStream, session: Session, limits: Limits, login: ConnectionLogin
     ) -> None:
-        self.session = session
+        super().__init__(runner, session, limits)
         self.end: End | None = None
-        self._runner = runner
         self._login = login
         self._stream = stream
-        self._limits = limits
         self._splitter = LineSplitter(limits.line_bytes)
         self._has_output = anyio.Event()
         self._has_drained: anyio.Event | None = None
@@ -213,55 +191,10 @@ class Connection:
         return True
 
     async def _execute(self, data: bytes) -> None:
-        broker, session, bytes_max = self._runner.broker, self.session, self._limits.waiting_bytes
-        outbox, login = session.outbox, self._login
-        now_ms, turn_ends = self._runner.now_ms(), time.monotonic() + TURN_S
-        try:
-            for command in self._commands(data):
-                if outbox.size + outbox.held > bytes_max or time.monotonic() > turn_ends:
-                    await self._give_way()
-                    now_ms, turn_ends = self._runner.now_ms(), time.monotonic() + TURN_S
-                if command is None:
-                    continue
-                if not login.is_known:
-                    login.note_command()
-                if isinstance(command, Refusal):
-                    broker.refuse(session, command, now_ms)
-                elif isinstance(command, Hello) and (refusal := await login.log_in(command, len(data))) is not None:
-                    broker.refuse(session, refusal, now_ms)
-                else:
-                    broker.execute(session, command, now_ms)
-                if session.jobs:
-                    await self._give_way()
-                if session.is_leaving:
-                    break
-            if not login.is_known:
-                login.check_beginning(self._splitter.held_bytes, now_ms)
-        finally:
+        await self._execute_lines(self._splitter.feed(data), len(data), self._login)
+        if not self._login.is_known:
+            self._login.check_beginning(self._splitter.held_bytes, self._runner.now_ms())
             self._runner.do_work()
-
-    def _commands(self, data: bytes) -> Iterator[Command | Refusal | None]:
-        """Yield the commands in the lines. A long run of publishes is yielded in parts, since checking it takes time.
-
-        The lines are parsed slice by slice. `None` is yielded before each further slice, so that the caller can give
-        way and wait for room for replies even if a slice holds no command.
-        """
-        lines = self._splitter.feed(data)
-        for start in range(0, len(lines), SLICE_LINES):
-            if start:
-                yield None
-            for command in parse_lines(lines[start : start + SLICE_LINES], self._splitter.max_bytes):
-                if isinstance(command, Publish):
-                    yield from self._runner.broker.shares(command)
-                else:
-                    yield command
-
-    async def _give_way(self) -> None:
-        """Do the work that the core left in `work`, let other connections run, and wait until there is room for a reply."""
-        self._runner.do_work()
-        await checkpoint()
-        while self.session.jobs or self.session.outbox.load > self._limits.waiting_bytes:
-            await self._drained()
 
     async def _write(self) -> None:
         session = self.session

@@ -46,7 +46,7 @@ class ConnectionLogin:
     def note_command(self) -> None:
         """After the first command, no longer treat the connection as a stranger, if the broker has no users."""
         if self._logins.users is None:
-            self._become_known()
+            self.note_known()
 
     def check_beginning(self, held_bytes: int, now_ms: int) -> None:
         """End the connection of a stranger that has begun a line longer than `STRANGER_BYTES`, if the broker has users."""
@@ -71,7 +71,7 @@ class ConnectionLogin:
         if access is not None:
             self._failed_hellos = 0
             self._broker.grant(self._session, access, self._now_ms())
-            self._become_known()
+            self.note_known()
             return None
         self._failed_hellos += 1
         peer = self._session.peer
@@ -82,7 +82,8 @@ class ConnectionLogin:
             return Refusal("unauthenticated", f"the token is missing; say hello {hello.name} token=<token>")
         return Refusal("unauthenticated", "no such name and token")
 
-    def _become_known(self) -> None:
+    def note_known(self) -> None:
+        """Note that the user is known, so that the connection is no longer a stranger."""
         self.is_known = True
         self.read_bytes = READ_BYTES
         self._place.keep()

@@ -71,6 +71,11 @@ _EVENT_SOURCE: Final = (
     _Figure("event_source_held", "event_source_held_events", "events that wait for an event with a lower sequence"),
 )
 """The metrics of the event source gateway. They exist only while the gateway is enabled."""
+_HTTP: Final = (
+    _Figure("http_connections", "http_connections", "open connections of the HTTP gateway"),
+    _Figure("http_holders", "http_holders", "subscriptions that requests of the HTTP gateway use"),
+)
+"""The metrics of the HTTP gateway. They exist only while the gateway is enabled."""
 _HANDSHAKES: Final = (_Figure("open", "handshakes_open", "exactly-once handshakes that are not finished"),)
 _PATTERN: Final = (
     _Figure("topics", "pattern_topics", "topics that the pattern subscription has a subscription on"),
@@ -152,7 +157,8 @@ class BrokerCollector(Collector):
             for name, figures in report["subscriptions"].items()
         }
         yield from _families(_BROKER, (), {(): stats})
-        yield from _families([figure for figure in _EVENT_SOURCE if figure.member in stats], (), {(): stats})
+        gateways = [figure for figure in (*_EVENT_SOURCE, *_HTTP) if figure.member in stats]
+        yield from _families(gateways, (), {(): stats})
         yield from _families(_other_counts(stats), (), {(): stats})
         handshakes: _Rows = {(state,): {"open": count} for state, count in stats["handshakes"].items()}
         yield from _families(_HANDSHAKES, ("state",), handshakes)
@@ -209,7 +215,7 @@ def _families(table: Iterable[_Figure], labels: tuple[str, ...], rows: _Rows) ->
 
 def _other_counts(stats: Mapping[str, Any]) -> list[_Figure]:
     """Return the counters that the tables do not list, with the names that they have in ``stats``."""
-    known = {figure.member for figure in (*_BROKER, *_EVENT_SOURCE)} | {_NOW}
+    known = {figure.member for figure in (*_BROKER, *_EVENT_SOURCE, *_HTTP)} | {_NOW}
     return [
         _Figure(member, member, f"the counter {member} of stats", is_counter=True)
         for member, value in stats.items()

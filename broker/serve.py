@@ -4,7 +4,7 @@ import resource
 import sys
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext, suppress
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import anyio
 from anyio.abc import SocketAttribute
@@ -26,6 +26,9 @@ from tweetwire.runtime.extras import needs_extra
 from tweetwire.runtime.listening import accept_forever, listen
 from tweetwire.runtime.program import logger, ready
 from tweetwire.runtime.signals import reloading
+
+if TYPE_CHECKING:
+    from broker.gateways.http import HttpGateway
 
 __all__ = ["serve"]
 
@@ -55,7 +58,7 @@ async def serve(settings: BrokerSettings, stop: anyio.Event) -> None:
         server = Server(
             settings.data_dir,
             settings.durability,
-            limits=Limits(settings.line_bytes_max, settings.waiting_bytes_max, settings.stalled_after),
+            limits=_limits(settings),
             admission=_admission(settings),
             recent_bytes=settings.recent_bytes,
             sizes=Sizes(settings.segment_bytes, settings.reserve_bytes),
@@ -68,6 +71,8 @@ async def serve(settings: BrokerSettings, stop: anyio.Event) -> None:
         await stack.enter_async_context(_tier(settings, server))
         if settings.event_source:
             await stack.enter_async_context(EventSource(server, _event_source(settings)).open())
+        if settings.http_port is not None:
+            await stack.enter_async_context(_http_gateway(settings, settings.http_port, server, door).open())
         stack.enter_context(reloading(partial(_reload, settings, server, door)))
         async with anyio.create_task_group() as connections:
             async with anyio.create_task_group() as accepting:
@@ -142,6 +147,29 @@ def _tier(settings: BrokerSettings, server: Server) -> AbstractAsyncContextManag
         from broker.tiers.service import Tier  # noqa: PLC0415 — the packages of an extra, which few brokers need
     options = TierOptions(settings.tier, settings.tier_after, settings.tier_verify, settings.tier_fence)
     return Tier(server, options).open()
+
+
+def _http_gateway(settings: BrokerSettings, port: int, server: Server, door: TlsDoor | None) -> "HttpGateway":
+    """Return the HTTP gateway."""
+    with needs_extra("--http-port", "http"):
+        from broker.gateways.http import HttpGateway, HttpOptions  # noqa: PLC0415 — most brokers do without its packages
+    names = {"localhost", settings.host.lower(), *(name.lower() for name in settings.http_allowed_host)}
+    options = HttpOptions(
+        settings.host,
+        port,
+        promise=settings.durability,
+        limits=_limits(settings),
+        admission=_admission(settings),
+        names=frozenset(names),
+        origins=frozenset(settings.http_allow_origin),
+        body_bytes_max=settings.http_body_bytes_max,
+        context=lambda: None if door is None else door.context,
+    )
+    return HttpGateway(server, options)
+
+
+def _limits(settings: BrokerSettings) -> Limits:
+    return Limits(settings.line_bytes_max, settings.waiting_bytes_max, settings.stalled_after)
 
 
 def _tls_door(settings: BrokerSettings) -> TlsDoor | None:

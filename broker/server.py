@@ -4,7 +4,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import anyio
 import structlog
@@ -13,13 +13,14 @@ from anyio.lowlevel import checkpoint
 
 from broker.clock import Clock
 from broker.connection import Connection, End, Limits
-from broker.core import EVERYTHING, NOTHING, Broker, Session
+from broker.core import EVERYTHING, NOTHING, Access, Broker, Session
 from broker.data_directory import DataDirectory, Durability, Sizes
 from broker.login import ConnectionLogin
 from broker.logins import Logins, Users
 from broker.reception import Reception, Secure, Visit, say
 from broker.work_runner import WorkRunner
-from tweetwire.runtime.admission import AdmissionLimits
+from tweetwire.runtime.admission import AdmissionLimits, AdmissionPlace
+from tweetwire.runtime.listening import Peer
 from tweetwire.version import VERSION
 
 __all__ = ["Server"]
@@ -30,6 +31,13 @@ TICK_S: Final = 0.1
 DRAIN_S: Final = 5.0
 
 logger = structlog.stdlib.get_logger()
+
+
+class Guest(NamedTuple):
+    """A session without a socket, and the function that wakes it."""
+
+    session: Session
+    wake: Callable[[], None]
 
 
 class Server:
@@ -61,6 +69,8 @@ class Server:
         self.runner = WorkRunner(self.broker, self.data, self._clock.now_ms)
         self._limits = limits
         self._connections: dict[int, Connection] = {}
+        # The sessions without a socket that have a user, by number
+        self._guests: dict[int, Guest] = {}
         self.ends: dict[End, int] = dict.fromkeys(End, 0)
         self._leaving = anyio.Lock()
         self._reception = Reception(admission, secure, self.ends, limits.stalled_s)
@@ -92,14 +102,24 @@ class Server:
         """Serve one connection. Raises the errors of a broken stream."""
         return self._reception.let_in(stream, self._serve)
 
-    async def _serve(self, stream: ByteStream, visit: Visit) -> None:
+    async def serve_stream(self, stream: ByteStream, peer: Peer, place: AdmissionPlace, access: Access | None) -> None:
+        """Serve a client of a gateway that speaks the line protocol. With `access`, it has logged in already."""
+        visit = Visit(peer)
+        visit.place = place
+        await self._serve(stream, visit, access)
+
+    async def _serve(self, stream: ByteStream, visit: Visit, access: Access | None = None) -> None:
         if self.broker.is_draining:
             # It was accepted just before the listener closed. The drain does not know this connection, so end it here.
             self.ends[End.SHUTDOWN] += 1
             await say(stream, "-ERR shutting_down this broker is shutting down; connect again when it has restarted")
             return
-        session = self.broker.connect(visit.peer.name, EVERYTHING if self.logins.users is None else NOTHING)
+        if access is None:
+            access = EVERYTHING if self.logins.users is None else NOTHING
+        session = self.broker.connect(visit.peer.name, access)
         login = ConnectionLogin(self.broker, self.logins, self.now_ms, session, visit.place)
+        if access.user is not None and access is not EVERYTHING:
+            login.note_known()
         connection = Connection(self.runner, stream, session, self._limits, login)
         visit.connection = self._connections[session.number] = connection
         self.runner.add_session(session, connection.wake)
@@ -134,20 +154,33 @@ class Server:
                 connection.close(End.REMOVED)
             elif access != session.access:
                 self.broker.grant(session, access, now_ms)
+        for guest in list(self._guests.values()):
+            access = users.access_of(str(guest.session.access.user))
+            if access is None:
+                guest.session.is_leaving = True
+                guest.wake()
+            elif access != guest.session.access:
+                self.broker.grant(guest.session, access, now_ms)
         self.do_work()
 
-    def admit(self, name: str, wake: Callable[[], None]) -> Session:
-        """Begin a session without a socket for a part of this process, with access to everything.
+    def admit(
+        self, name: str, wake: Callable[[], None], access: Access = EVERYTHING, *, peer: str = "gateway"
+    ) -> Session:
+        """Begin a session without a socket for a part of this process, or for a client of a gateway.
 
-        `wake` is called when the session has output. It must only record that fact.
+        `wake` is called when the session has output. It must only record that fact. If the users are replaced, the session
+        gets the new access of its user. If that user was removed, the session is marked as leaving, and woken.
         """
-        session = self.broker.connect("gateway", EVERYTHING, name)
+        session = self.broker.connect(peer, access, name)
         session.take_output()
         self.runner.add_session(session, wake)
+        if access is not EVERYTHING:
+            self._guests[session.number] = Guest(session, wake)
         return session
 
     def dismiss(self, session: Session) -> None:
         """End a session that `admit` began."""
+        self._guests.pop(session.number, None)
         self.runner.remove_session(session)
 
     def do_work(self) -> None:

@@ -1,15 +1,38 @@
 """The settings of the broker, from flags and environment variables."""
 
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
+from urllib.parse import urlsplit
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from broker.data_directory import Durability
-from tweetwire.runtime.kinds import Bytes, Folder, OptionalCount, OptionalFile, OptionalSeconds, OptionalUrl, Seconds
+from tweetwire.runtime.kinds import (
+    Bytes,
+    Folder,
+    Metavar,
+    OptionalCount,
+    OptionalFile,
+    OptionalSeconds,
+    OptionalUrl,
+    Seconds,
+)
 from tweetwire.runtime.program import ProgramSettings, settings_config
 
 __all__ = ["BrokerSettings"]
+
+
+OptionalPort = Annotated[int | None, BeforeValidator(lambda given: None if given == "" else given), Metavar("PORT")]
+
+
+def _origin(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in {"http", "https"} or not parts.netloc or text != f"{parts.scheme}://{parts.netloc}":
+        raise ValueError(f"{text!r} is not an origin; write it as a browser does, such as https://shop.example:8443")
+    return text.lower()
+
+
+HttpOrigin = Annotated[str, AfterValidator(_origin)]
 
 
 class BrokerSettings(ProgramSettings):
@@ -83,6 +106,16 @@ class BrokerSettings(ProgramSettings):
         validate_default=True,
         description="time without sending after which a source is disconnected if another waits",
     )
+    http_port: OptionalPort = Field(
+        None, ge=0, le=65535, description="port of the HTTP gateway, 0 for a free one; without the flag, there is none"
+    )
+    http_allow_origin: list[HttpOrigin] = Field(
+        [], description="origin of web pages that may use the HTTP gateway from a browser, such as https://shop.example"
+    )
+    http_allowed_host: list[str] = Field(
+        [], description="name by which clients reach the HTTP gateway, besides addresses, --host and localhost"
+    )
+    http_body_bytes_max: Bytes = Field("4MiB", validate_default=True, description="longest body of an HTTP request")
     hold_max: int = Field(
         100_000, ge=1, description="number of held out-of-order events above which the source is read slowly"
     )

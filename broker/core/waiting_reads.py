@@ -24,7 +24,7 @@ __all__ = ["WaitingReads"]
 K = TypeVar("K")
 
 SESSION_READS_MAX: Final = 16
-READS_MAX: Final = 10_000
+READS_MAX: Final = 20_000
 AT_ONCE: Final = 64
 ENDED_A_TICK: Final = 1_000
 STEP_MS: Final = 100

@@ -7,7 +7,7 @@ from typing import Any
 import anyio
 import pytest
 
-from broker import connection as tested
+from broker import executor
 from broker.connection import Connection, End, Limits
 from broker.login import STRANGER_BYTES, ConnectionLogin
 from tests.broker.core.harness import Core
@@ -71,13 +71,13 @@ async def test_a_large_read_is_parsed_no_further_than_its_replies_have_room(monk
         parsed.append(len(lines))
         return parse_lines(lines, line_bytes_max)
 
-    monkeypatch.setattr(tested, "parse_lines", parse)
+    monkeypatch.setattr(executor, "parse_lines", parse)
     peer = Peer(SHORT_LINES)
     connection = connection_of(Core(), peer)
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(connection.run)
         await anyio.wait_all_tasks_blocked()
-        assert max(parsed) <= tested.SLICE_LINES
+        assert max(parsed) <= executor.SLICE_LINES
         assert sum(parsed) < 125_000 // 2
         peer.may_send.set()
     assert sum(parsed) == 125_001
