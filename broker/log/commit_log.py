@@ -176,15 +176,15 @@ class CommitLog:
         """Close the last segment if all its events are hidden, so that it can be removed. Raises OSError."""
         with self._changing:
             last = self._segments.last
-            if last.first < last.next <= self.hidden_below and self._may_roll():
-                self._roll(last.next)
+            if last.first < last.next <= self.hidden_below:
+                self._end_last()
 
     def end_older(self, time_ms: int) -> None:
         """Close the last segment if all its events arrived before `time_ms`, so that it can be removed. Raises OSError."""
         with self._changing:
             last = self._segments.last
-            if last.next > last.first and last.arrived_ms < time_ms and self._may_roll():
-                self._roll(last.next)
+            if last.next > last.first and last.arrived_ms < time_ms:
+                self._end_last()
 
     def forget_below(self, offset: int) -> None:
         """Remove each closed segment whose events are all below `offset`. Raises OSError."""
@@ -274,8 +274,14 @@ class CommitLog:
             tail.seal()
         self._is_tail_spoilt = False
 
-    def _may_roll(self) -> bool:
-        return not (self._is_tail_spoilt or self._is_set_aside)
+    def _end_last(self) -> None:
+        """Close the last segment, also after a failed write, since no further event may come. Raises OSError."""
+        if self._is_set_aside:
+            return
+        if self._is_tail_spoilt:
+            self._give_up_tail()
+        else:
+            self._roll(self.next)
 
     def _roll(self, first: int) -> None:
         with suppress(FileNotFoundError):

@@ -37,19 +37,25 @@ def find_chain(store: Store) -> str:
     return found[0]
 
 
-def read_newest(store: Store, chain: str) -> Manifest | None:
+def read_newest(store: Store, chain: str, known: int = 0) -> Manifest | None:
     """Return the newest manifest of a chain, None if it has none. Raises StoreAway, StoreUnusable, ObjectDamaged.
 
-    A listing may be stale, so the numbers after the highest listed one are tried, too.
+    If the manifest `known` exists, older ones are not listed, since a chain may have millions. A listing may be stale, so the
+    numbers after the highest listed one are tried, too.
     """
-    listed = (manifest_number(found.name) for found in store.list_objects(manifest_folder(chain)))
-    number = max((number for number in listed if number is not None), default=0)
+    number = _highest_listed(store, chain, manifest_object(chain, known - 1)) if known else 0
+    number = number or _highest_listed(store, chain, None)
     found = read_manifest(store, chain, number) if number else None
     if number and found is None:
         raise ObjectDamaged(f"{store.shown}/{manifest_object(chain, number)} is listed, but it is missing")
     while (after := read_manifest(store, chain, number + 1)) is not None:
         found, number = after, number + 1
     return found
+
+
+def _highest_listed(store: Store, chain: str, after: str | None) -> int:
+    listed = (manifest_number(found.name) for found in store.list_objects(manifest_folder(chain), after=after))
+    return max((number for number in listed if number is not None), default=0)
 
 
 def read_manifest(store: Store, chain: str, number: int) -> Manifest | None:

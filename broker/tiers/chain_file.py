@@ -3,7 +3,8 @@
 Always true:
 
 - `writers` has the writer of each manifest that a process of this folder may have written last;
-- `number` is at least the number before the last manifest that a process of this folder has tried to write.
+- `number` is at least the number before the last manifest that a process of this folder has tried to write, in any place;
+- `is_fenced` is set once another folder has continued the chain, until this one owns it again.
 
 So a manifest of another writer, or one with a number above `number` + 1, shows that another folder has continued the chain.
 """
@@ -18,7 +19,7 @@ from tweetwire.checked_lines import checked_line, line_body
 from tweetwire.files import FILE_MODE, make_folder, read_file, replace_file, sync_directory
 from tweetwire.protocol.errors import StartError
 
-__all__ = ["TIERS_FOLDER", "ChainFile", "forget_chain", "read_chain_file", "write_chain_file"]
+__all__ = ["TIERS_FOLDER", "ChainFile", "forget_chain", "note_fence", "read_chain_file", "write_chain_file"]
 
 TIERS_FOLDER: Final = "tiers"
 _NAME: Final = "CHAIN"
@@ -30,6 +31,7 @@ class ChainFile(Struct, frozen=True):
     chain: str
     writers: list[str]
     number: int
+    is_fenced: bool = False
 
 
 def read_chain_file(data_dir: Path) -> ChainFile | None:
@@ -62,3 +64,10 @@ def write_chain_file(data_dir: Path, content: ChainFile) -> None:
     make_folder(data_dir / TIERS_FOLDER)
     data = checked_line(msgspec.json.encode(content))
     replace_file(data_dir / TIERS_FOLDER / _NAME, data, mode=FILE_MODE)
+
+
+def note_fence(data_dir: Path) -> None:
+    """Remember that another folder has continued the chain, for a start while the store is away. Raises OSError, StartError."""
+    record = read_chain_file(data_dir)
+    if record is not None and not record.is_fenced:
+        write_chain_file(data_dir, msgspec.structs.replace(record, is_fenced=True))

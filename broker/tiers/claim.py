@@ -6,11 +6,12 @@ fulfils both.
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import msgspec
+import structlog
 from crc32c import crc32c
 
 from broker.core import Topic
@@ -31,6 +32,9 @@ __all__ = ["Claimed", "OwnedChain", "claim_chain", "continue_chain", "held_segme
 
 WRITERS_KEPT: Final = 16
 """How many earlier writers a folder knows. A killed process may leave a request that arrives after the next start."""
+
+
+logger = structlog.stdlib.get_logger()
 
 
 class Claimed(NamedTuple):
@@ -57,24 +61,30 @@ def claim_chain(store: Store, data_dir: Path, identity: str, logs: Mapping[str, 
     """
     while True:
         record = read_chain_file(data_dir) or ChainFile(identity, [], 0)
-        newest = read_newest(store, record.chain)
+        newest = read_newest(store, record.chain, record.number)
         if newest is not None:
             _check_owner(store, record, newest, logs)
+        elif record.number:
+            logger.warning("the tier has nothing of this folder; uploading everything", tier=store.shown)
         try:
-            return continue_chain(store, data_dir, record.chain, newest, record.writers)
+            return continue_chain(store, data_dir, record, newest)
         except Fenced as fenced:
             # A request of an earlier process of this folder may have arrived late.
             if str(fenced) not in record.writers:
                 raise
 
 
-def continue_chain(store: Store, data_dir: Path, name: str, newest: Manifest | None, writers: Sequence[str]) -> Claimed:
+def continue_chain(store: Store, data_dir: Path, record: ChainFile, newest: Manifest | None) -> Claimed:
     """Write the manifest after `newest` with its content, as a new writer, which the folder's chain file then names, too.
 
-    `writers` are the folder's earlier ones. Raises Fenced, StoreAway, StoreUnusable, ObjectDamaged, OSError.
+    `record` is the folder's chain file until now. Raises Fenced, StoreAway, StoreUnusable, ObjectDamaged, OSError.
     """
     writer = new_identity()
-    chain = Chain(store, name, writer, _noting(data_dir, name, [*writers[-WRITERS_KEPT:], writer]))
+    # Further claims may fail before they write a manifest. The newest one must stay recognised as the folder's own.
+    owner = [one for one in record.writers if newest is not None and one == newest.writer]
+    others = [one for one in record.writers if one not in owner]
+    writers = [*owner, *others[-WRITERS_KEPT:], writer]
+    chain = Chain(store, record.chain, writer, _noting(data_dir, record, writers))
     chain.begin(newest)
     content = newest or Manifest(FORMAT, 0, "", 0, "", 0, None, {})
 
@@ -107,8 +117,9 @@ def held_segments(newest: Manifest, topics: Iterable[Topic]) -> list[tuple[Topic
     return held
 
 
-def _noting(data_dir: Path, name: str, writers: list[str]) -> Callable[[int], None]:
-    return lambda number: write_chain_file(data_dir, ChainFile(name, writers, number))
+def _noting(data_dir: Path, record: ChainFile, writers: list[str]) -> Callable[[int], None]:
+    # With another --tier the numbers begin at 1 again, but the manifests of the first place are still this folder's own.
+    return lambda number: write_chain_file(data_dir, ChainFile(record.chain, writers, max(number, record.number)))
 
 
 def _check_owner(store: Store, record: ChainFile, newest: Manifest, logs: Mapping[str, CommitLog]) -> None:
@@ -117,7 +128,9 @@ def _check_owner(store: Store, record: ChainFile, newest: Manifest, logs: Mappin
         raise Fenced(newest.writer)
     for name, named in newest.topics.items():
         log = logs.get(name)
-        if log is not None and log.next < named.next and _is_behind(store, record.chain, name, named, log):
+        if log is None or log.next >= named.next:
+            continue
+        if log.id == named.log != "" or _is_behind(store, record.chain, name, named, log):
             raise Fenced(newest.writer)
 
 

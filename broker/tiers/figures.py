@@ -20,6 +20,7 @@ class TierFigures:
         covered_ms: The time (ms) up to which a restore has everything, 0 before the first manifest.
         is_fenced: Whether another broker has taken over the chain.
         is_away: Whether the store failed the last request.
+        started_ms: When (ms) the process began to use the tier.
     """
 
     segments: int = 0
@@ -32,3 +33,4 @@ class TierFigures:
     covered_ms: int = 0
     is_fenced: bool = False
     is_away: bool = False
+    started_ms: int = 0

@@ -70,7 +70,8 @@ class Holdings:
             raise OSError(
                 ENOENT, f"the segment of {topic.name} that begins at @{after} cannot be read; run tweetwire fsck"
             )
-        return NamedTopic(after, str(topic.retention), [one for first, one in sorted(held.items()) if first < after])
+        named = [one for first, one in sorted(held.items()) if first < after]
+        return NamedTopic(after, str(topic.retention), named, topic.log.id)
 
 
 def _segments(topic: Topic) -> Sequence[Segment]:

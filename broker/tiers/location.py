@@ -10,6 +10,7 @@ from obstore.exceptions import BaseError
 from obstore.store import AzureStore, GCSStore, LocalStore, ObjectStore, S3Store
 
 from broker.tiers.store import Store
+from tweetwire.files import make_folder
 from tweetwire.protocol.errors import StartError
 
 __all__ = ["open_store"]
@@ -33,7 +34,8 @@ def open_store(url: str) -> Store:
     try:
         parts = urlsplit(url)
     except ValueError as error:
-        raise StartError(f"--tier {url!r} is not a URL: {error}; write s3://bucket/prefix") from None
+        # The URL is not shown, since it may hold credentials.
+        raise StartError(f"--tier is not a URL: {error}; write s3://bucket/prefix") from None
     if "@" in parts.netloc or parts.query or parts.fragment:
         raise StartError(
             "--tier must not hold credentials or options, since other users of the machine see them;"
@@ -59,7 +61,9 @@ def _open(url: str, scheme: str, host: str, path: str) -> ObjectStore:
     if scheme == "file":
         if host or not path:
             raise ValueError("write a folder as file:///folder")
-        return LocalStore(Path("/") / path, mkdir=True)
+        # Made here, so that only this user can read the events, as in the data folder.
+        make_folder(Path("/") / path)
+        return LocalStore(Path("/") / path)
     if scheme not in {"s3", "gs", "az"}:
         raise ValueError("the URL must begin with s3://, gs://, az:// or file:///")
     if not host:

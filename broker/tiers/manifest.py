@@ -61,11 +61,19 @@ class NamedSegment(Struct, frozen=True):
 
 
 class NamedTopic(Struct, frozen=True):
-    """A topic in the bucket. Its next event gets the offset `next` or a higher one. `retention` is as in ``retain``."""
+    """A topic in the bucket.
+
+    Attributes:
+        next: Its next event gets this offset or a higher one.
+        retention: As in ``retain``.
+        segments: Its segments in order.
+        log: The id of its log, see `broker.log.log_id`, "" if the release that wrote the manifest had none.
+    """
 
     next: int
     retention: str
     segments: list[NamedSegment]
+    log: str = ""
 
 
 class NamedState(Struct, frozen=True):

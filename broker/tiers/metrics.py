@@ -25,7 +25,8 @@ class TierCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield the current metrics."""
         figures = self._figures
-        lag_s = time.time() - figures.covered_ms / 1000 if figures.covered_ms else 0.0
+        # Before the first manifest the lag is unknown, and at least the time since the start.
+        lag_s = time.time() - (figures.covered_ms or figures.started_ms) / 1000
         yield _counter("segments_uploaded", "segments that were uploaded", figures.segments)
         yield _counter("uploaded_bytes", "bytes of the lines of uploaded segments", figures.bytes)
         yield _counter("stored_bytes", "bytes that were uploaded for segments, compressed", figures.stored_bytes)

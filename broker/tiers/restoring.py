@@ -26,7 +26,7 @@ from broker.journal.snapshot import parse_snapshot
 from broker.log.index import unseal
 from broker.log.names import index_path, segment_path
 from broker.tiers.chain import find_chain, read_newest
-from broker.tiers.chain_file import TIERS_FOLDER
+from broker.tiers.chain_file import TIERS_FOLDER, ChainFile
 from broker.tiers.claim import continue_chain
 from broker.tiers.errors import Fenced, ObjectDamaged, TierError
 from broker.tiers.index_object import decode_index_object
@@ -92,7 +92,7 @@ def _restore(store: Store, chain: str, data_dir: Path, advance: Advance) -> Rest
     new = begin_restoring(data_dir)
     try:
         # The file that names the chain is in the new folder until all is fetched.
-        manifest = continue_chain(store, new, chain, newest, [newest.writer]).newest
+        manifest = continue_chain(store, new, ChainFile(chain, [newest.writer], 0), newest).newest
         damage: list[str] = []
         make_folder(new / _TOPICS)
         fetching = _Fetching(store, chain, advance)

@@ -1,7 +1,9 @@
 """The tier of a running broker: test the store, claim the chain, upload, and stop in order."""
 
+import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Final
 
 import anyio
@@ -12,6 +14,7 @@ from prometheus_client import REGISTRY
 from broker.log import CommitLog
 from broker.server import Server
 from broker.tiers.background import Background
+from broker.tiers.chain_file import note_fence, read_chain_file
 from broker.tiers.claim import OwnedChain, claim_chain, held_segments
 from broker.tiers.errors import Fenced, StoreUnusable, TierError
 from broker.tiers.figures import TierFigures
@@ -42,7 +45,7 @@ class Tier:
     """The tier of one server, which must be open. `store` is for tests; without it, the URL of `options` is opened."""
 
     def __init__(self, server: Server, options: TierOptions, store: Store | None = None) -> None:
-        self.figures = TierFigures()
+        self.figures = TierFigures(started_ms=time.time_ns() // 1_000_000)
         self._server = server
         self._options = options
         self._store = open_store(options.url) if store is None else store
@@ -73,6 +76,7 @@ class Tier:
         if self._unusable:
             raise StartError(f"--tier: {self._unusable}")
         if not self._tried.is_set():
+            self._remember_fence()
             logger.warning("the tier does not answer; serving without it until it does", tier=self._store.shown)
 
     async def _claim(self, background: Background) -> OwnedChain:
@@ -85,7 +89,13 @@ class Tier:
                 probe_store(self._store, identity)
                 self._is_probed = True
             logs = {topic.name: topic.log for topic in topics if isinstance(topic.log, CommitLog)}
-            claimed = claim_chain(self._store, server.data.path, identity, logs)
+            try:
+                claimed = claim_chain(self._store, server.data.path, identity, logs)
+            except Fenced:
+                # On a full disk, the next start has to ask the store.
+                with suppress(OSError):
+                    note_fence(server.data.path)
+                raise
             return OwnedChain(*claimed, held_segments(claimed.newest, topics))
 
         return await background.run(claim)
@@ -100,7 +110,8 @@ class Tier:
             await anyio.sleep(backoff.next_pause_s())
         chain = owned.chain
         logger.info("claimed the tier", tier=self._store.shown, chain=chain.name, manifest=chain.number)
-        self.figures.is_away = False
+        self.figures.is_away = self.figures.is_fenced = False
+        self._server.broker.set_fence("")
         self._uploader = Uploader(
             self._server.broker,
             owned,
@@ -111,6 +122,9 @@ class Tier:
             when_fenced=self._take_fence,
         )
         await self._uploader.run()
+        if self.figures.is_fenced:
+            with suppress(OSError, StartError):
+                await background.run(partial(note_fence, self._server.data.path))
 
     async def _try_to_claim(self, background: Background) -> OwnedChain | None:
         """Return the claimed chain, None if the claim has failed."""
@@ -118,13 +132,14 @@ class Tier:
             return await self._claim(background)
         except Fenced:
             self._take_fence()
-        except (TierError, OSError, StartError) as error:
+        except Exception as error:  # noqa: BLE001 — a bug in the tier must not end the broker
             self.figures.failures += 1
             self.figures.is_away = True
             if isinstance(error, StoreUnusable | StartError) and not self._tried.is_set():
                 self._unusable = str(error)
             else:
-                logger.warning("cannot use the tier yet; retrying", reason=_reason(error))
+                _warn("cannot use the tier yet; retrying", error)
+                self._remember_fence()
         finally:
             self._tried.set()
         return None
@@ -136,6 +151,13 @@ class Tier:
                 self._uploader.finish()
                 await self._uploader.ended.wait()
         tasks.cancel_scope.cancel()
+
+    def _remember_fence(self) -> None:
+        """Stay fenced while the store cannot be asked, if another broker had taken over before this start."""
+        with suppress(StartError, OSError):
+            record = read_chain_file(self._server.data.path)
+            if record is not None and record.is_fenced:
+                self._take_fence()
 
     def _take_fence(self) -> None:
         """Stop using the tier, and refuse publishes unless the settings ask only for a warning."""
@@ -149,5 +171,8 @@ class Tier:
             self._server.broker.set_fence(reason)
 
 
-def _reason(error: Exception) -> str:
-    return why(error) if isinstance(error, OSError) else str(error)
+def _warn(text: str, error: Exception) -> None:
+    """Log a failure of the tier, with the traceback if it is a bug."""
+    is_expected = isinstance(error, TierError | OSError | StartError)
+    reason = why(error) if isinstance(error, OSError) else str(error)
+    logger.warning(text, reason=reason, exc_info=None if is_expected else error)

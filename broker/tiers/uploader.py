@@ -117,6 +117,10 @@ class Uploader:
         except (TierError, OSError) as error:
             await self._pause(error)
             return self._is_ending
+        except Exception as error:
+            logger.error("a bug; the broker continues", exc_info=error)
+            await self._pause(error)
+            return self._is_ending
         self._backoff.reset()
         self._figures.is_away = False
         if not is_last:
@@ -221,7 +225,8 @@ class Uploader:
             put_verified(self._store, name, data, self._verify)
             return NamedState(name, len(data), crc, copy.taken_ms)
 
-        return _Named(await self._background.run(upload), copy)
+        # The records of the whole state would take its memory a second time until the next copy.
+        return _Named(await self._background.run(upload), copy._replace(records=[]))
 
     async def _write_manifest(self, named: _Named) -> None:
         topics, firsts = durable_topics(self._broker), _firsts(self._broker)
@@ -246,7 +251,7 @@ class Uploader:
             await self._background.run(self._chain.empty_old)
         self._figures.manifest = written.number
 
-    async def _pause(self, error: TierError | OSError) -> None:
+    async def _pause(self, error: Exception) -> None:
         """Wait after a failure: longer with each failure in a row."""
         self._figures.failures += 1
         self._figures.is_away = True

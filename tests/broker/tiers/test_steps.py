@@ -34,7 +34,7 @@ STEPS = int(os.environ.get("TWEETWIRE_TEST_TIER_STEPS", "12"))
 LIMITS = Limits(1 << 20, 4 << 20, 60.0)
 
 
-class Died(Exception):
+class Died(BaseException):
     """The process has ended here."""
 
 

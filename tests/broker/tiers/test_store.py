@@ -2,6 +2,8 @@
 
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from pathlib import Path
+from threading import Event, Thread, current_thread
 
 import pytest
 from obstore.store import MemoryStore
@@ -11,6 +13,7 @@ from broker.tiers.location import open_store
 from broker.tiers.probe import probe_store
 from broker.tiers.store import Store
 from tests.support.s3_servers import BUCKET, S3Server
+from tests.support.waiting import until
 from tweetwire.protocol.errors import StartError
 
 
@@ -92,6 +95,56 @@ def test_a_store_that_lets_several_creators_win_is_refused_with_one_sentence(kin
         probe_store(kind(MemoryStore(), "memory"), "chain")
 
 
+class LossyStore(Store):
+    """A store that loses the replies of the first creates, and whose client then finds its own object."""
+
+    def __init__(self, lost: int) -> None:
+        super().__init__(MemoryStore(), "memory")
+        self._lost = lost
+
+    def create(self, name: str, data: bytes) -> bool:
+        is_made = super().create(name, data)
+        if is_made and self._lost:
+            self._lost -= 1
+            return False
+        return is_made
+
+
+def test_a_winner_whose_reply_was_lost_does_not_make_the_store_unusable() -> None:
+    probe_store(LossyStore(2), "chain")
+    with pytest.raises(StoreAway, match="refused all writers"):
+        probe_store(LossyStore(99), "chain")
+
+
+class HangingStore(Store):
+    """A store that does not answer."""
+
+    def __init__(self) -> None:
+        super().__init__(MemoryStore(), "memory")
+        self.creating: list[Thread] = []
+        self.answer = Event()
+
+    def create(self, name: str, data: bytes) -> bool:
+        self.creating.append(current_thread())
+        self.answer.wait()
+        return super().create(name, data)
+
+
+def test_the_end_of_the_process_does_not_wait_for_the_probe_of_a_store_that_hangs() -> None:
+    store = HangingStore()
+    probing = Thread(target=probe_store, args=(store, "chain"), daemon=True)
+    probing.start()
+    until(lambda: len(store.creating) == 8, 10)
+    assert all(thread.daemon for thread in store.creating)
+    store.answer.set()
+    probing.join()
+
+
+def test_other_users_cannot_read_the_folder_of_a_tier(tmp_path: Path) -> None:
+    open_store(f"file://{tmp_path}/bucket/a").put("x/y", b"x")
+    assert (tmp_path / "bucket" / "a").stat().st_mode & 0o777 == 0o700
+
+
 @pytest.mark.parametrize(
     ("url", "sentence"),
     [
@@ -101,6 +154,7 @@ def test_a_store_that_lets_several_creators_win_is_refused_with_one_sentence(kin
         ("s3:///prefix", "the name of the bucket is missing"),
         ("s3://key:secret@bucket/x", "must not hold credentials"),
         ("s3://bucket/x?region=y", "must not hold credentials"),
+        ("s3://key:secret@[bucket", "not a URL"),
         ("file://host/x", "file:///folder"),
         ("file:///", "file:///folder"),
     ],
