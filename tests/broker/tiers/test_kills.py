@@ -23,7 +23,7 @@ from tweetwire.protocol.errors import StartError
 from tweetwire.runtime.launching import ProgramProcess, module_argv
 
 KILLS = int(os.environ.get("TWEETWIRE_TEST_TIER_KILLS", "4"))
-BUNDLE = 50
+BUNDLE = 10
 """How many kills one test has, so that each ends within its time."""
 MIN = 4
 BATCH = 20
