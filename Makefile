@@ -77,22 +77,44 @@ soak: $(STAMP) ## clients that misbehave for ten minutes; nothing may be lost (A
 # The versions that the tests and the documentation name. Debian's NATS is older and has no atomic batches; versitygw speaks S3.
 NATS_SERVER := v2.15.3
 VERSITYGW := v1.8.0
+KAFKA := 4.4.0
+# The newest release of Spark's source for Kafka that Maven has. It works with PySpark 4.3.
+SPARK_KAFKA := 4.2.0
 # Debian's Go is too old for these servers. Go's own packages are installed here.
 GO ?= $(or $(wildcard /usr/local/go/bin/go),go)
 TWEETWIRE_ENGINES ?= $(HOME)/.cache/tweetwire/engines
+# A failed download is tried again, after these pauses in seconds.
+PAUSES := 5 20 0
+KAFKA_JARS := $(TWEETWIRE_ENGINES)/kafka-$(KAFKA)
+SPARK_KAFKA_JARS := $(TWEETWIRE_ENGINES)/spark-kafka-$(SPARK_KAFKA)
 
-# The arguments are the program, its package, and its version. A failed download is tried again.
+# The arguments are the program, its package, and its version.
 define install_engine
 	@if ! [ "$$($(GO) version -m $(TWEETWIRE_ENGINES)/bin/$(1) 2>/dev/null | awk '$$1 == "mod" { print $$3 }')" = "$(3)" ]; then \
-		for pause in 5 20 0; do \
+		for pause in $(PAUSES); do \
 			GOBIN=$(TWEETWIRE_ENGINES)/bin $(GO) install $(2)@$(3) && exit 0; sleep $$pause; \
 		done; exit 1; \
 	fi
 endef
 
-engines: ## install the engines that the tests need and no package brings, in ~/.cache (needs Go)
+engines: $(KAFKA_JARS) $(SPARK_KAFKA_JARS) ## install the engines that the tests need, in ~/.cache (needs Go and Maven)
 	$(call install_engine,nats-server,github.com/nats-io/nats-server/v2,$(NATS_SERVER))
 	$(call install_engine,versitygw,github.com/versity/versitygw/cmd/versitygw,$(VERSITYGW))
+
+# The jars of a version; their folder gets its name once it is complete.
+copy_jars = command -v mvn >/dev/null || { echo "make engines: Kafka needs Maven: apt-get install maven"; exit 1; }; \
+	for pause in $(PAUSES); do \
+		rm -rf $@.part; \
+		mvn --batch-mode --quiet --file tests/support/engines/$(1).xml dependency:copy-dependencies \
+			-Dengine.version=$(2) -DincludeScope=runtime -DoutputDirectory=$@.part && mv $@.part $@ && exit 0; \
+		sleep $$pause; \
+	done; exit 1
+
+$(KAFKA_JARS):
+	@$(call copy_jars,kafka,$(KAFKA))
+
+$(SPARK_KAFKA_JARS):
+	@$(call copy_jars,spark-kafka,$(SPARK_KAFKA))
 
 bench-install: ## install the brokers that the benchmark compares with (Debian, needs root)
 	apt-get install -y --no-install-recommends nats-server redis-server rabbitmq-server mosquitto

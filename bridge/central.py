@@ -25,6 +25,7 @@ __all__ = [
     "Found",
     "NotThereYet",
     "Origin",
+    "Partitions",
     "PositionMoved",
     "Record",
     "RecordRefused",
@@ -67,6 +68,8 @@ class Arrival(Struct, frozen=True, gc=False):
         key: The key in the engine, None if it has none.
         value: The payload. None is a tombstone.
         fields: The entry's attributes.
+        lane: The part of the stream within which the entries are in order, such as a partition.
+        follows_removed: Whether entries of the lane before this one may have been removed by a limit of the stream.
     """
 
     place: str
@@ -74,6 +77,8 @@ class Arrival(Struct, frozen=True, gc=False):
     key: str | None
     value: bytes | None
     fields: Mapping[str, str]
+    lane: str = ""
+    follows_removed: bool = False
 
 
 class Found(Struct, frozen=True):
@@ -206,6 +211,19 @@ class Destination(Protocol):
 
     async def aclose(self) -> None:
         """Close the connection. `open` makes a new one."""
+
+
+class Partitions(Protocol):
+    """A central topic whose entries are in order only within each of its partitions. Each partition is an origin."""
+
+    async def count(self) -> int:
+        """Return the number of partitions, which may grow. Raises EngineUnreachable, also as NotThereYet."""
+
+    def origin(self, partition: int) -> "Origin":
+        """Return a partition as an origin, not yet connected. Partitions are numbered from 0."""
+
+    async def aclose(self) -> None:
+        """Close the connection. `count` makes a new one."""
 
 
 class Origin(Protocol):

@@ -1,6 +1,5 @@
 """Compare two copies of one sequence of events: find events that the second copy lacks, repeats or misplaces. No I/O."""
 
-from collections import deque
 from collections.abc import Hashable
 from typing import Final
 
@@ -28,6 +27,13 @@ class Differences(Struct):
         """Whether every event is there once, in order and unchanged."""
         return not (self.missing or self.doubled or self.out_of_order or self.changed)
 
+    def __add__(self, other: "Differences") -> "Differences":
+        """Return the differences of both comparisons."""
+        pairs = ((name, getattr(self, name) + getattr(other, name)) for name in self.__struct_fields__)
+        found = Differences(**dict(pairs))
+        found.examples = found.examples[:_SHOWN_MAX]
+        return found
+
     def show(self, kind: str, key: object) -> None:
         """Keep an example."""
         if len(self.examples) < _SHOWN_MAX:
@@ -35,60 +41,59 @@ class Differences(Struct):
 
 
 class Comparison:
-    """Takes the expected and the found events, each in order, and compares them. Expect an event before it is found.
+    """Takes the expected and the found events, and compares them. Expect an event before it is found.
 
-    An event has a key that is unique within the sequence, and a content. The memory grows with the distance between the two
-    sequences and with the number of missing events, and not with their length.
+    An event has a key that is unique within the sequence, and a content. The expected events are in order. The found events are
+    in order within a lane, such as a partition. The memory grows with the distance between the two sequences and with the
+    number of missing events, and not with their length.
     """
 
     def __init__(self) -> None:
         self.differences = Differences()
-        self._expected: deque[tuple[Hashable, bytes]] = deque()
-        self._skipped: dict[Hashable, bytes] = {}
-        self._waiting: set[Hashable] = set()
+        self._expected: dict[Hashable, tuple[int, bytes]] = {}
+        self._count = 0
+        self._newest: dict[Hashable, int] = {}
 
     def expect(self, key: Hashable, content: bytes) -> None:
         """Take the next expected event. Call this before `find` gets the same event."""
-        self._expected.append((key, content))
-        self._waiting.add(key)
+        self._expected[key] = (self._count, content)
+        self._count += 1
 
     def expects(self, key: Hashable) -> bool:
         """Whether an event was expected and has not been found yet."""
-        return key in self._waiting or key in self._skipped
+        return key in self._expected
 
     def drop_before(self, key: Hashable) -> None:
         """Forget the expected events before the event `key`. The caller knows that they may be missing."""
-        while self._expected and self._expected[0][0] != key:
-            self._waiting.discard(self._expected.popleft()[0])
+        if key not in self._expected:
+            return
+        first = next(iter(self._expected))
+        while first != key:
+            del self._expected[first]
+            first = next(iter(self._expected))
 
-    def find(self, key: Hashable, content: bytes) -> None:
-        """Take the next found event."""
+    def find(self, key: Hashable, content: bytes, lane: Hashable = None) -> None:
+        """Take the next found event of a lane."""
         differences = self.differences
-        if key in self._waiting:
-            while self._expected:
-                first, wanted = self._expected.popleft()
-                self._waiting.discard(first)
-                if first == key:
-                    break
-                self._skipped[first] = wanted
-        elif key in self._skipped:
-            wanted = self._skipped.pop(key)
-            differences.out_of_order += 1
-            differences.show("out of order:", key)
-        else:
+        number, wanted = self._expected.pop(key, (-1, b""))
+        if number < 0:
             differences.doubled += 1
             differences.show("doubled:", key)
             return
         differences.compared += 1
+        if number < self._newest.get(lane, -1):
+            differences.out_of_order += 1
+            differences.show("out of order:", key)
+        else:
+            self._newest[lane] = number
         if wanted != content:
             differences.changed += 1
             differences.show("changed:", key)
 
     def end(self) -> Differences:
         """Return the differences, after the last event of both sequences."""
-        for key in [*self._skipped, *(key for key, _ in self._expected)]:
+        for key in self._expected:
             self.differences.missing += 1
             self.differences.show("missing:", key)
-        self._skipped.clear()
         self._expected.clear()
         return self.differences

@@ -20,7 +20,16 @@ from bridge.central import Arrival, Record
 from bridge.gaps import Gap
 from tweetwire import Event, StoredEvent
 
-__all__ = ["VIA", "EnvelopeKind", "IncomingEnvelope", "Origination", "OutgoingEnvelope", "ValueKind", "origination_of"]
+__all__ = [
+    "SOURCE",
+    "VIA",
+    "EnvelopeKind",
+    "IncomingEnvelope",
+    "Origination",
+    "OutgoingEnvelope",
+    "ValueKind",
+    "origination_of",
+]
 
 EnvelopeKind: TypeAlias = Literal["cloudevents", "plain"]
 ValueKind: TypeAlias = Literal["msg", "event"]
@@ -30,7 +39,8 @@ ENCODING: Final = "data-encoding"
 """The header of an event whose `msg` is the base64 of a payload that is not JSON."""
 _EVENT_TYPE: Final = "tweetwire.event"
 _GAP_TYPE: Final = "tweetwire.gap"
-_SOURCE: Final = "tweetwire://"
+SOURCE: Final = "tweetwire://"
+"""The beginning of the source of every event that a bridge sends."""
 _ID_CHARACTERS_MAX: Final = 256
 _PRIORITY_MAX: Final = 255
 _DIGITS_MAX: Final = 19
@@ -92,7 +102,7 @@ class OutgoingEnvelope:
         self._is_plain = kind == "plain"
         self._is_whole = value == "event"
         self._tombstones = tombstones
-        self._source = f"{_SOURCE}{identity}/{topic}"
+        self._source = f"{SOURCE}{identity}/{topic}"
         self._second = (-1, "")
 
     def records(self, events: Iterable[StoredEvent]) -> list[Record]:
@@ -155,9 +165,9 @@ def origination_of(arrival: Arrival) -> Origination | None:
     fields = arrival.fields
     source = fields.get("ce_source") or fields.get("origin") or ""
     offset = fields.get("ce_offset") or fields.get("offset") or ""
-    broker, slash, topic = source.removeprefix(_SOURCE).partition("/")
+    broker, slash, topic = source.removeprefix(SOURCE).partition("/")
     place = _number(offset)
-    if not source.startswith(_SOURCE) or not slash or place is None:
+    if not source.startswith(SOURCE) or not slash or place is None:
         return None
     return Origination(broker, topic, place, _number(fields.get("gap_first", "")))
 

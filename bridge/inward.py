@@ -10,15 +10,15 @@ keeps such a place as its checkpoint, with the sequence of the newest event. The
 newest one.
 """
 
-import re
 from collections.abc import Sequence
 from typing import Final
 
 import anyio
-from msgspec import Struct, structs
+from msgspec import structs
 
 from bridge.central import Arrival, EngineUnreachable, EntriesRemoved, NotThereYet, Origin, Source
 from bridge.envelope import IncomingEnvelope
+from bridge.place import Place
 from bridge.rejected import RejectedEvents
 from bridge.route import Route
 from bridge.standing import Standing
@@ -26,7 +26,7 @@ from tweetwire import BrokerError, Client, Event, ProducerPosition, Publisher, R
 from tweetwire.protocol.errors import StartError
 from tweetwire.runtime.program import logger
 
-__all__ = ["Inward", "Place"]
+__all__ = ["Inward"]
 
 _WAIT_S: Final = 5.0
 _CAREFUL: Final = 1000
@@ -35,35 +35,6 @@ _SEEN_EVERY: Final = 1000
 """After this many entries in a row that were left out, their place is stored."""
 _HOPELESS: Final = frozenset({"bad_name", "forbidden", "unauthenticated"})
 _WINDOW: Final = 10_000
-_PLACE: Final = re.compile(r"(\S+) (\S+)( ~)?(?: #(\d{1,19}))?")
-
-
-class Place(Struct, frozen=True):
-    """The checkpoint of a route inwards: the identity of the stream, and the place of the newest entry that was taken.
-
-    Attributes:
-        is_exact: Whether the stream should have the entry at the place. After a gap event, it is known to be removed.
-        sequence: Of a place that was only seen: the sequence of the newest event at that time.
-    """
-
-    centre: str
-    place: str
-    is_exact: bool = True
-    sequence: int | None = None
-
-    @staticmethod
-    def parse(text: str) -> "Place":
-        """Return the place of a checkpoint. Raises ValueError if this program did not write it."""
-        found = _PLACE.fullmatch(text)
-        if found is None:
-            raise ValueError(f"{text!r:.80} is not a place")
-        centre, place, mark, sequence = found.groups()
-        return Place(centre, place, not mark, int(sequence) if sequence else None)
-
-    def text(self) -> str:
-        """Return the place as a checkpoint."""
-        sequence = "" if self.sequence is None else f" #{self.sequence}"
-        return f"{self.centre} {self.place or '-'}{'' if self.is_exact else ' ~'}{sequence}"
 
 
 class _Repeated(Exception):
@@ -71,11 +42,18 @@ class _Repeated(Exception):
 
 
 class Inward:
-    """Carries the entries of a route inwards until stopped."""
+    """Carries the entries of a route inwards until stopped.
 
-    def __init__(self, route: Route, client: Client, origin: Origin) -> None:
+    Args:
+        route: The route.
+        client: The broker.
+        origin: The engine.
+        standing: The figures to count in, if several tasks carry one route.
+    """
+
+    def __init__(self, route: Route, client: Client, origin: Origin, standing: Standing | None = None) -> None:
         self.route = route
-        self.standing = Standing(str(route), route.topic)
+        self.standing = standing or Standing(str(route), route.topic)
         self._client = client
         self._origin = origin
         self._rejected = RejectedEvents(client, route.topic, route.mark)
@@ -116,7 +94,7 @@ class Inward:
     async def _pause(self, error: Exception) -> None:
         with anyio.CancelScope() as self._work:
             if not self._is_stopping:
-                await self.standing.pause(error)
+                await self.standing.pause(error, self.route.mark)
 
     async def _session(self) -> None:
         """Publish from the stored place on, until `stop` or until an error."""
@@ -139,7 +117,7 @@ class Inward:
         envelope = IncomingEnvelope(
             identity, place.centre, self.route.stream_at(identity), value=self.route.options.value
         )
-        self.standing.opened()
+        self.standing.opened(self.route.mark)
         self._place, self._seen = place, place.place
         while True:
             try:
@@ -166,7 +144,11 @@ class Inward:
             return self._after_loss(newest, source)
         if newest.place:
             return Place(source.centre, newest.place, newest.is_exact)
-        return Place(source.centre, self._begin(source))
+        begin = Place(source.centre, self._begin(source))
+        if begin.place:
+            # Until an event is taken, this place is the only one that a restart can continue after.
+            await self._save_seen(begin)
+        return begin
 
     def _place_of(self, position: ProducerPosition | None) -> Place:
         if position is None or not position.checkpoint:
@@ -200,7 +182,7 @@ class Inward:
     async def _take(self, publisher: Publisher, envelope: IncomingEnvelope, arrivals: Sequence[Arrival]) -> None:
         """Publish the events of entries."""
         events: list[Event] = []
-        self.standing.oldest_ms = arrivals[0].timestamp
+        self.standing.hold(arrivals[0].timestamp, self.route.mark)
         for arrival in arrivals:
             event = envelope.event(arrival)
             if event is None:
@@ -220,7 +202,7 @@ class Inward:
         except ValueError as error:
             raise Refusal("bad_event", str(error)) from error
         self._seen = arrivals[-1].place
-        self.standing.oldest_ms = None
+        self.standing.release(self.route.mark)
         self.standing.progressed()
 
     def _number(self, event: Event, place: Place) -> None:

@@ -18,9 +18,9 @@ Direction: TypeAlias = Literal["out", "in"]
 
 NAME_MAX: Final = 120
 """The longest name of a route. A producer's name has at most 128 characters, and an ending may follow the route's name."""
-_OUT_ONLY: Final = frozenset({"trim", "replicas", "create", "tombstones", "envelope", "subject"})
+_OUT_ONLY: Final = frozenset({"trim", "replicas", "create", "tombstones", "envelope", "subject", "partitions"})
 _SUBJECT_MAX: Final = 200
-_ENGINE_OF: Final = {"trim": "redis", "db": "redis", "subject": "nats"}
+_ENGINE_OF: Final = {"trim": "redis", "db": "redis", "subject": "nats", "partitions": "kafka"}
 """The options that only one engine has."""
 _SUBJECT: Final = re.compile(
     r"(?!\$)(?:[^\s.*>{}]|\{(?:broker|topic|key)\})+(?:\.(?:[^\s.*>{}]|\{(?:broker|topic|key)\})+)*"
@@ -45,6 +45,7 @@ class Options(Struct, frozen=True, kw_only=True):
         create: Whether the stream is made if it does not exist.
         as_: The name of the mark, or of the producer.
         db: The number of the database.
+        partitions: The number of partitions of a central topic that the route makes; 0 for the server's default.
         subject: The subjects of the messages, with ``{broker}``, ``{topic}`` and ``{key}``; "" for the engine's own.
     """
 
@@ -62,6 +63,7 @@ class Options(Struct, frozen=True, kw_only=True):
     create: bool = True
     as_: str = ""
     db: int = 0
+    partitions: int = 0
     subject: str = ""
 
 
@@ -152,6 +154,7 @@ _READERS: Final[dict[str, Any]] = {
     "trim": _number(1, 10**15),
     "replicas": _number(0, 100),
     "create": _switch,
+    "partitions": _number(1, 10_000),
     "as": _name,
     "db": _number(0, 10_000),
     "subject": _subject,

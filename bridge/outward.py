@@ -193,13 +193,14 @@ class Outward:
             timestamp = time.time_ns() // 1_000_000
             for run in part.runs:
                 events = run.events
-                timestamp = self.standing.oldest_ms = events[0].timestamp
+                timestamp = events[0].timestamp
+                self.standing.hold(timestamp)
                 await self._append_gap(expected, events[0].offset - 1, timestamp, envelope, marking)
                 await self._append(run, marking)
                 expected = events[-1].offset + 1
             await self._append_gap(expected, part.next - 1, timestamp, envelope, marking)
             expected = max(expected, part.next)
-            self.standing.oldest_ms = None
+            self.standing.release()
             self.standing.position = expected - 1
             self.standing.progressed()
 

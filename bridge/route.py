@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple, get_args
 from urllib.parse import parse_qsl, urlsplit
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from bridge.options import NAME_MAX, Direction, Options, read_options
 from tweetwire.protocol import check_name
@@ -34,6 +34,8 @@ ENGINES: Final = {
     "rediss": Engine("redis", 6379),
     "nats": Engine("nats", 4222, has_nodes=True),
     "tls": Engine("nats", 4222, has_nodes=True),
+    "kafka": Engine("kafka", 9092, has_nodes=True),
+    "kafka+ssl": Engine("kafka", 9092, has_nodes=True),
 }
 """The engine of each scheme of a central address."""
 
@@ -85,6 +87,16 @@ class Route(Struct, frozen=True, kw_only=True):
         """Return the route as a user writes it, without options."""
         ends = (self.topic, self.address) if self.direction == "out" else (self.address, self.topic)
         return f" {_ARROW} ".join(ends)
+
+    def of_partition(self, partition: int, *, is_new: bool) -> "Route":
+        """Return the route of one partition of a central topic, with its own producer at the broker.
+
+        Args:
+            partition: The number of the partition.
+            is_new: Whether the whole route is new. A partition that was added later is read from its first entry.
+        """
+        options = structs.replace(self.options, as_=f"{self.mark}.{partition}")
+        return structs.replace(self, options=options if is_new else structs.replace(options, begin="earliest"))
 
     def stream_at(self, identity: str) -> str:
         """Return the name of the stream for a broker."""

@@ -3,14 +3,16 @@
 import socket
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from typing import TypeAlias
 
 import anyio
 
-from bridge.ends import destination_of, origin_of, registry_of
+from bridge.ends import destination_of, origin_of, partitions_of, registry_of
 from bridge.heartbeat import advertised
 from bridge.inward import Inward
 from bridge.metrics import watch_presences, watch_routes
 from bridge.outward import Outward
+from bridge.partitions import InwardPartitions
 from bridge.presence import Presence
 from bridge.route import Route
 from bridge.settings import BridgeSettings
@@ -25,6 +27,8 @@ __all__ = ["connected", "serve"]
 
 _DRAIN_S = 10.0
 
+Carrier: TypeAlias = Inward | InwardPartitions | Outward
+
 
 async def serve(settings: BridgeSettings, stop: anyio.Event) -> None:
     """Carry all routes until `stop` is set. Raises StartError if a person has to change something."""
@@ -38,7 +42,7 @@ async def serve(settings: BridgeSettings, stop: anyio.Event) -> None:
         await _carry(carriers, presences, stop)
 
 
-async def _carry(carriers: Sequence[Inward | Outward], presences: Sequence[Presence], stop: anyio.Event) -> None:
+async def _carry(carriers: Sequence[Carrier], presences: Sequence[Presence], stop: anyio.Event) -> None:
     async with anyio.create_task_group() as tasks, anyio.create_task_group() as watching:
         for carrier in carriers:
             tasks.start_soon(carrier.run)
@@ -53,11 +57,14 @@ async def _carry(carriers: Sequence[Inward | Outward], presences: Sequence[Prese
         tasks.cancel_scope.deadline = anyio.current_time() + _DRAIN_S
 
 
-async def _carrier(route: Route, settings: BridgeSettings, client: Client, stack: AsyncExitStack) -> Inward | Outward:
+async def _carrier(route: Route, settings: BridgeSettings, client: Client, stack: AsyncExitStack) -> Carrier:
     identity = client.broker_identity
     if identity is None:
         raise StartError(f"the broker at {settings.broker} has no identity; the bridge needs a newer one")
     if route.direction == "in":
+        partitions = partitions_of(route, settings, identity)
+        if partitions is not None:
+            return InwardPartitions(route, client, partitions)
         return Inward(route, client, origin_of(route, settings, identity))
     reader = await connected(settings.login(), f"bridge.{route.topic}"[:128], stack)
     destination = destination_of(route, settings, identity)

@@ -1,6 +1,6 @@
 """Flags and environment variables of `python -m bridge`."""
 
-from typing import Annotated, Final, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
@@ -36,6 +36,17 @@ class EngineSettings(ClientSettings):
     nats_credentials: OptionalFile = Field(None, description="file with the JWT and the key of a user at NATS")
     nats_tls_ca: OptionalFile = Field(
         None, description="PEM file of the authority that signed the certificate of NATS (default: the system's)"
+    )
+    kafka_user: str | None = Field(None, description="user at Kafka, if it has users")
+    kafka_password: SecretStr | None = Field(
+        None, description="password at Kafka; pass it as an environment variable, because others can see flags"
+    )
+    kafka_mechanism: Literal["SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN"] = Field(
+        "SCRAM-SHA-512",
+        description="how Kafka checks the password; PLAIN shows it to the server, so use it with TLS only",
+    )
+    kafka_tls_ca: OptionalFile = Field(
+        None, description="PEM file of the authority that signed the certificates of Kafka (default: the system's)"
     )
     engine_timeout: Seconds = Field(
         "10s", validate_default=True, gt=0, description="longest wait for one answer of an engine"

@@ -24,7 +24,6 @@ class Standing:
         repeated: The events that the broker had already.
         failures: The sessions that ended by an error.
         position: The last offset that was sent, or the place that was read, if it is a number.
-        oldest_ms: The date of the oldest event in hand, None if there is none.
         is_open: Set once the first session is open.
     """
 
@@ -40,34 +39,45 @@ class Standing:
         self.repeated = 0
         self.failures = 0
         self.position = -1
-        self.oldest_ms: int | None = None
         self.is_open = anyio.Event()
-        self._is_up = False
+        self._up: set[str] = set()
+        self._down: set[str] = set()
+        self._in_hand: dict[str, int] = {}
         self._reasons: set[str] = set()
         self._backoff = Backoff()
 
     @property
     def is_connected(self) -> bool:
-        """Whether the route is open."""
-        return self._is_up
+        """Whether the route is open: at least one of its tasks is, and none has failed since."""
+        return bool(self._up) and not self._down
 
     def lag_s(self) -> float:
         """Return the age of the oldest event in hand, in seconds; 0 if there is none."""
-        return 0.0 if self.oldest_ms is None else max(0.0, time.time() - self.oldest_ms / 1000)
+        return max(0.0, time.time() - min(self._in_hand.values()) / 1000) if self._in_hand else 0.0
 
-    async def pause(self, error: Exception) -> None:
+    def hold(self, oldest_ms: int, task: str = "") -> None:
+        """Record the date of the oldest event that a task has in hand. Only a route of several tasks names them."""
+        self._in_hand[task] = oldest_ms
+
+    def release(self, task: str = "") -> None:
+        """Record that a task has no event in hand."""
+        self._in_hand.pop(task, None)
+
+    async def pause(self, error: Exception, task: str = "") -> None:
         """Record a failure and wait before the next try. Each reason is logged as a warning once per outage."""
         text = str(error) or type(error).__name__
         log = logger().debug if text in self._reasons else logger().warning
         log(_event_of(error), route=self.route, reason=text)
         self._reasons.add(text)
-        self._is_up = False
+        self._up.discard(task)
+        self._down.add(task)
         self.failures += 1
         await anyio.sleep(self._backoff.next_pause_s())
 
-    def opened(self) -> None:
+    def opened(self, task: str = "") -> None:
         """Record that both sides answer. An outage is over only once an event was carried."""
-        self._is_up = True
+        self._up.add(task)
+        self._down.discard(task)
         self.is_open.set()
 
     def progressed(self) -> None:

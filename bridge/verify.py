@@ -11,13 +11,13 @@ import msgspec
 from pydantic import Field, field_validator
 from pydantic_settings import CliPositionalArg
 
-from bridge.central import Arrival, EngineUnreachable
+from bridge.central import Arrival, EngineUnreachable, Origin
 from bridge.comparing import Comparison, Differences
-from bridge.ends import destination_of, origin_of
+from bridge.ends import destination_of, origin_of, partitions_of
 from bridge.envelope import IncomingEnvelope, OutgoingEnvelope, origination_of
-from bridge.inward import Place
 from bridge.local import LocalTopic
 from bridge.opening import MarkNote
+from bridge.place import Place
 from bridge.rejected import REJECTED_TOPIC, rejected_producer
 from bridge.route import Route, parse_in, parse_out
 from bridge.settings import EngineSettings
@@ -124,7 +124,7 @@ async def _compare_out(route: Route, settings: VerifySettings, client: Client) -
             pairs = zip(record.fields[::2], record.fields[1::2], strict=True)
             comparison.expect(event.offset, _digest(record.value, dict(pairs)))
 
-    is_first = bool(options.trim)
+    is_first, first = bool(options.trim), events.first
     try:
         async for arrivals in destination.entries():
             for arrival in arrivals:
@@ -133,13 +133,13 @@ async def _compare_out(route: Route, settings: VerifySettings, client: Client) -
                     comparison.differences.foreign += 1
                 elif began.gap_first is not None:
                     comparison.differences.reported_gaps += began.offset - began.gap_first + 1
-                elif events.first <= began.offset < end:
+                elif first <= began.offset < end:
                     await events.read_through(began.offset, expect)
-                    if is_first:
-                        # Entries that were trimmed from the stream are not missing.
-                        comparison.drop_before(began.offset)
-                        is_first = False
-                    comparison.find(began.offset, _digest(arrival.value, dict(arrival.fields)))
+                    if is_first or arrival.follows_removed:
+                        # Entries that were removed by a limit of the stream are not missing.
+                        first, is_first = began.offset, False
+                        comparison.drop_before(first)
+                    comparison.find(began.offset, _digest(arrival.value, dict(arrival.fields)), arrival.lane)
     finally:
         await destination.aclose()
     await events.read_through(end - 1, expect)
@@ -147,7 +147,25 @@ async def _compare_out(route: Route, settings: VerifySettings, client: Client) -
 
 
 async def _compare_in(route: Route, settings: VerifySettings, client: Client) -> Differences:
-    """Compare the entries of the stream that were taken with the events of the topic that came from them."""
+    """Compare the entries of the stream, or of each of its partitions, with the events of the topic that came from them."""
+    identity = client.broker_identity or ""
+    partitions = partitions_of(route, settings, identity)
+    if partitions is None:
+        return await _compare_origin(route, origin_of(route, settings, identity), client)
+    try:
+        routes = [route.of_partition(one, is_new=True) for one in range(await partitions.count())]
+        begun = [one for one in routes if await client.last(route.topic, one.mark) is not None]
+        found = [await _compare_origin(one, partitions.origin(routes.index(one)), client) for one in begun]
+    finally:
+        await partitions.aclose()
+    if not found:
+        raise StartError(
+            f"topic {route.topic} has no producer {route.mark}.0, so the route has not carried anything yet"
+        )
+    return sum(found[1:], found[0])
+
+
+async def _compare_origin(route: Route, origin: Origin, client: Client) -> Differences:
     identity = client.broker_identity or ""
     last = await client.last(route.topic, route.mark)
     if last is None or not last.checkpoint:
@@ -157,7 +175,6 @@ async def _compare_in(route: Route, settings: VerifySettings, client: Client) ->
     rejected = await _rejected_places(client, route)
     comparison = Comparison()
     topic = _Events(client, route.topic, (await LocalTopic(client, client, route.topic, "").ends())[0], last.offset + 1)
-    origin = origin_of(route, settings, identity)
     entries = origin.entries()
     is_first = True
     is_over = False

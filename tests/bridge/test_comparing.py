@@ -55,6 +55,22 @@ def test_trimmed_events_can_be_left_out() -> None:
     assert comparison.end() == Differences(compared=2)
 
 
+def test_events_are_in_order_within_a_lane() -> None:
+    comparison = Comparison()
+    for key in range(6):
+        comparison.expect(key, b"x")
+    for key, lane in [(1, "a"), (0, "b"), (3, "a"), (2, "b"), (5, "b"), (4, "b")]:
+        comparison.find(key, b"x", lane)
+    assert comparison.end() == Differences(compared=6, out_of_order=1, examples=["out of order: 4"])
+
+
+def test_differences_add_up_and_keep_few_examples() -> None:
+    one = compared([0, 1, 2], [0, 0, 2])
+    assert one + one == Differences(compared=4, missing=2, doubled=2, examples=one.examples * 2)
+    many = compared(list(range(1000)), [])
+    assert len((many + many).examples) == 10
+
+
 @given(st.lists(st.integers(0, 9), max_size=20))
 def test_only_an_exact_copy_is_clean(found: list[int]) -> None:
     differences = compared(list(range(10)), found)

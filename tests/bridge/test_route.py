@@ -75,6 +75,8 @@ def test_a_mark_is_named_after_the_engine_and_the_stream(stream: str, name: str 
         ("orders -> nats://h/s?subject=a..b", "subject=a..b: write words"),
         ("orders -> nats://h/s?subject=a.{id}", "subject=a.{id}: write words"),
         ("orders -> nats://h/s?subject=$JS.a", "subject=$JS.a: write words"),
+        ("orders -> nats://h/s?partitions=5", "'partitions' is not an option of this route"),
+        ("orders -> kafka://h/s?partitions=0", "partitions=0: write a number from 1 to 10000"),
         ("orders -> nats://a,,b/s", "'' is not HOST or HOST:PORT"),
         (f"orders -> redis://h/s?as={'x' * 121}", "a name has at most 120 characters"),
         ("orders -> redis://h/s?bath=1", "'bath' is not an option of this route; the options are begin, "),
@@ -105,6 +107,23 @@ def test_an_address_of_nats_names_servers_and_subjects() -> None:
     assert str(route) == "tweets -> nats://a:4222,b:1,[::1]:4222/TWEETS"
     with pytest.raises(ValueError, match="TWEETWIRE_BRIDGE_NATS_PASSWORD"):
         parse_out("tweets -> tls://me:secret@h/TWEETS")
+
+
+def test_an_address_of_kafka_names_servers_and_partitions() -> None:
+    route = parse_out("tweets -> kafka://a,b:1/tweets?partitions=6&replicas=3")
+    assert route.hosts == (("a", 9092), ("b", 1))
+    assert (route.mark, route.options.partitions, route.options.replicas) == ("kafka.tweets", 6, 3)
+    assert parse_out("tweets -> kafka+ssl://a/tweets").scheme == "kafka+ssl"
+    with pytest.raises(ValueError, match="TWEETWIRE_BRIDGE_KAFKA_PASSWORD"):
+        parse_out("tweets -> kafka+ssl://me:secret@h/tweets")
+
+
+def test_each_partition_has_a_name_and_one_that_was_added_later_begins_at_its_start() -> None:
+    route = parse_in("kafka://a/tweets?begin=latest -> tweets")
+    assert route.of_partition(3, is_new=True).mark == "kafka.tweets.3"
+    assert route.of_partition(3, is_new=True).options.begin == "latest"
+    assert route.of_partition(3, is_new=False).options.begin == "earliest"
+    assert route.of_partition(3, is_new=False).mark == "kafka.tweets.3"
 
 
 def test_routes_of_a_file_have_the_same_options(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""The engines under test: the double in memory, and real servers of Redis, Valkey and NATS."""
+"""The engines under test: the double in memory, and real servers of Redis, Valkey, NATS and Kafka."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -12,6 +12,8 @@ from bridge.engines.redis import RedisDestination, RedisOrigin
 from bridge.engines.redis_link import RedisLogin
 from bridge.engines.redis_registry import RedisRegistry
 from tests.bridge.engines.jetstream_engine import JetStreamEngine
+from tests.bridge.engines.kafka_engine import KafkaEngine
+from tests.support.kafka_servers import KafkaServer
 from tests.support.nats_servers import NatsServer
 from tests.support.redis_servers import RedisServer, find_server
 
@@ -72,7 +74,7 @@ class RedisEngine:
         self.plain.xtrim(self.stream, maxlen=length - count, approximate=False)
 
 
-Engine = MemoryEngine | RedisEngine | JetStreamEngine
+Engine = MemoryEngine | RedisEngine | JetStreamEngine | KafkaEngine
 
 
 @pytest.fixture(scope="module")
@@ -93,7 +95,7 @@ def start_server(servers: dict[str, RedisServer], name: str, tmp_path_factory: p
     return servers[name]
 
 
-@pytest.fixture(params=["memory", "redis", "valkey", "jetstream"])
+@pytest.fixture(params=["memory", "redis", "valkey", "jetstream", "kafka"])
 def engine(
     request: pytest.FixtureRequest, servers: dict[str, RedisServer], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Engine]:
@@ -106,10 +108,23 @@ def engine(
         yield jetstream
         jetstream.clear()
         return
+    if request.param == "kafka":
+        kafka = KafkaEngine(request.getfixturevalue("kafka_server"))
+        yield kafka
+        kafka.clear()
+        return
     engine = RedisEngine(start_server(servers, request.param, tmp_path_factory), "orders")
     yield engine
     engine.plain.flushall()
     engine.plain.close()
+
+
+@pytest.fixture
+def kafka_engine(kafka_server: KafkaServer) -> Iterator[KafkaEngine]:
+    """A server of Kafka without the topic."""
+    engine = KafkaEngine(kafka_server)
+    yield engine
+    engine.delete()
 
 
 @pytest.fixture(scope="module")

@@ -6,7 +6,9 @@ from contextlib import asynccontextmanager
 import pytest
 
 from bridge.central import Arrival, CentralLost, Destination, EntriesRemoved, Found, NotThereYet, Origin, PositionMoved
+from bridge.engines.kafka_origin import KafkaOrigin
 from tests.bridge.engines.conftest import Engine
+from tests.bridge.engines.kafka_engine import KafkaEngine
 from tests.bridge.records import record
 
 pytestmark = pytest.mark.anyio
@@ -39,7 +41,9 @@ async def offsets(destination: Destination) -> list[int]:
 
 async def read_all(origin: Origin, after: str = "") -> list[Arrival]:
     found: list[Arrival] = []
-    while arrivals := await origin.read(found[-1].place if found else after, 0):
+    # Kafka shows the records of a transaction to readers a moment after it has confirmed the transaction.
+    wait_s = 0.5 if isinstance(origin, KafkaOrigin) else 0
+    while arrivals := await origin.read(found[-1].place if found else after, wait_s):
         found += arrivals
     return found
 
@@ -97,10 +101,11 @@ async def test_each_topic_and_each_broker_has_a_position(engine: Engine) -> None
         assert [(await one.open(broker)).position for one, broker in [(orders, A), (bills, A), (other, B)]] == [0, 1, 2]
 
 
-async def test_of_two_bridges_the_second_is_refused_and_writes_nothing(engine: Engine) -> None:
+async def test_of_two_bridges_one_is_refused_and_writes_nothing(engine: Engine) -> None:
     async with destination_of(engine) as first, destination_of(engine) as second:
-        await first.open(A)
-        await second.open(A)
+        # In Kafka, the bridge that opens the route last keeps it. In other engines, the bridge that writes first does.
+        for bridge in (second, first) if isinstance(engine, KafkaEngine) else (first, second):
+            await bridge.open(A)
         await first.append([record(0), record(1)])
         with pytest.raises(PositionMoved):
             await second.append([record(0), record(1)])
@@ -156,9 +161,11 @@ async def test_reading_continues_after_a_place(engine: Engine) -> None:
         source = await origin.open("", "", is_exact=True)
         found = await read_all(origin)
         assert [one.fields["ce_offset"] for one in found] == [str(number) for number in range(2500)]
-        assert source.last == found[-1].place
+        source = await origin.open("", "", is_exact=True)
         assert await later.open(found[1233].place, source.centre, is_exact=True) == source
         assert [one.place for one in await read_all(later, found[1233].place)] == [one.place for one in found[1234:]]
+        # In Kafka, the last place is the end of a transaction, which is not an entry.
+        assert await read_all(later, source.last) == []
 
 
 async def test_a_reader_waits_for_the_next_entry(engine: Engine) -> None:
