@@ -8,6 +8,7 @@ from prometheus_client import REGISTRY, Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from change_stream.headroom import Headroom
 from change_stream.relay import Relay
 
 __all__ = ["RelayCollector", "watch_relays"]
@@ -25,8 +26,9 @@ class RelayCollector(Collector):
     every ten seconds, so the lag stays small on an idle stream and grows on a stuck one.
     """
 
-    def __init__(self, relays: Sequence[Relay]) -> None:
+    def __init__(self, relays: Sequence[Relay], headroom: Headroom | None = None) -> None:
         self._relays = relays
+        self._headroom = headroom
 
     def collect(self) -> Iterator[Metric]:
         """Return the current figures."""
@@ -51,6 +53,9 @@ class RelayCollector(Collector):
         yield self._gauge("ahead_changes", "changes fetched and not yet converted", lambda r: r.ahead.changes)
         yield self._gauge("ahead_bytes", "bytes fetched and not yet converted", lambda r: r.ahead.bytes)
         yield self._gauge("position_seconds", "cluster time of the position, seconds since 1970", _position_s)
+        if self._headroom is not None:
+            text = "how far the position is from the oldest change in MongoDB's oplog; NaN if unknown"
+            yield self._gauge("headroom_seconds", text, self._headroom.of)
         yield self._gauge("lag_seconds", "age of the position", lambda r: max(0.0, time.time() - _position_s(r)))
 
     def _operations(self) -> CounterMetricFamily:
@@ -74,9 +79,9 @@ class RelayCollector(Collector):
 
 
 @contextmanager
-def watch_relays(relays: Sequence[Relay]) -> Iterator[None]:
+def watch_relays(relays: Sequence[Relay], headroom: Headroom) -> Iterator[None]:
     """Register the metrics of `relays` for the length of the context."""
-    collector = RelayCollector(relays)
+    collector = RelayCollector(relays, headroom)
     REGISTRY.register(collector)
     try:
         yield

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 import anyio
 
 from change_stream.cluster import Cluster
+from change_stream.headroom import Headroom
 from change_stream.metrics import watch_relays
 from change_stream.relay import Relay
 from change_stream.settings import ChangeStreamSettings
@@ -38,8 +39,11 @@ async def _relay_all(settings: ChangeStreamSettings, stop: anyio.Event, is_ready
             Relay(cluster, mongo[settings.database], client, settings, collection=collection, topic=topic)
             for collection, topic in settings.topics().items()
         ]
-        stack.enter_context(watch_relays(relays))
+        headroom = Headroom(cluster, relays)
+        stack.enter_context(watch_relays(relays, headroom))
         async with anyio.create_task_group() as tasks:
+            watching = anyio.CancelScope()
+            tasks.start_soon(_watch, headroom, watching)
             for relay in relays:
                 tasks.start_soon(relay.run)
             with anyio.move_on_after(settings.connect_timeout) as opening:
@@ -50,10 +54,16 @@ async def _relay_all(settings: ChangeStreamSettings, stop: anyio.Event, is_ready
             is_ready.set()
             ready("change stream", f"{settings.database} ({', '.join(f'{r.collection} → {r.topic}' for r in relays)})")
             await _stopped_or_ended(stop, relays)
+            watching.cancel()
             # Order: stop fetching, wait for the confirmation of published events, then close the connections.
             for relay in relays:
                 relay.stop()
             tasks.cancel_scope.deadline = anyio.current_time() + _DRAIN_S
+
+
+async def _watch(headroom: Headroom, scope: anyio.CancelScope) -> None:
+    with scope:
+        await headroom.watch()
 
 
 async def _stopped_or_ended(stop: anyio.Event, relays: list[Relay]) -> None:

@@ -1,5 +1,6 @@
 """``python -m change_stream status`` prints the position of each topic in MongoDB's history."""
 
+from collections.abc import Awaitable, Callable
 from typing import Literal
 
 import anyio
@@ -34,7 +35,8 @@ class StatusSettings(SourceSettings):
 class StreamStanding(Struct):
     """One collection's topic: its last sequence, the UTC time of its position, and how many seconds it lags behind MongoDB.
 
-    `copied` is the number of documents that a running snapshot has copied.
+    `copied` is the number of documents that a running snapshot has copied. `headroom_s` is how far the position is from the
+    oldest change in MongoDB's oplog, None if the user may not read it.
     """
 
     collection: str
@@ -44,6 +46,7 @@ class StreamStanding(Struct):
     position: str | None = None
     behind_s: int | None = None
     copied: int | None = None
+    headroom_s: int | None = None
 
 
 async def report(settings: StatusSettings, stop: anyio.Event) -> int:
@@ -58,14 +61,14 @@ async def report(settings: StatusSettings, stop: anyio.Event) -> int:
     cluster, login = Cluster.at(settings.mongo_url), settings.login()
     async with cluster.mongo, login.client("status", connect_timeout_s=settings.connect_timeout) as client:
         await cluster.connect(settings.connect_timeout)
-        now = await _now(cluster)
+        now, oldest = await _time(cluster.now), await _time(cluster.oldest)
         standings = []
         for collection, topic in settings.topics().items():
             try:
                 last = await _last(client, topic, settings.producer_of(collection))
             except Refusal as refusal:
                 raise StartError(f"the broker refuses topic {topic}: {login.reason(refusal)}") from refusal
-            standings.append(standing(collection, topic, last, cluster, now))
+            standings.append(standing(collection, topic, last, cluster, now=now, oldest=oldest))
     if settings.report == "json":
         print(msgspec.json.encode(standings).decode())
     else:
@@ -74,9 +77,18 @@ async def report(settings: StatusSettings, stop: anyio.Event) -> int:
 
 
 def standing(
-    collection: str, topic: str, last: ProducerPosition | None, cluster: Cluster, now: Timestamp | None
+    collection: str,
+    topic: str,
+    last: ProducerPosition | None,
+    cluster: Cluster,
+    *,
+    now: Timestamp | None,
+    oldest: Timestamp | None,
 ) -> StreamStanding:
-    """Return the standing of a topic from its producer's last position. `now` is the cluster's time, None if unknown."""
+    """Return the standing of a topic from its producer's last position.
+
+    `now` is the cluster's time, `oldest` that of the oldest change in the oplog; each is None if it is unknown.
+    """
     if last is None or not last.checkpoint:
         return StreamStanding(collection, topic, "not begun")
     try:
@@ -95,6 +107,7 @@ def standing(
         f"{time.as_datetime():%Y-%m-%dT%H:%M:%SZ}",
         None if now is None else max(0, now.time - time.time),
         None if record.copy is None else record.copy.documents,
+        None if oldest is None else max(0, time.time - oldest.time),
     )
 
 
@@ -107,15 +120,15 @@ async def _last(client: Client, topic: str, producer: str) -> ProducerPosition |
         raise
 
 
-async def _now(cluster: Cluster) -> Timestamp | None:
+async def _time(ask: Callable[[], Awaitable[Timestamp | None]]) -> Timestamp | None:
     try:
-        return await cluster.now()
+        return await ask()
     except WatchInterrupted:
         return None
 
 
 def _table(standings: list[StreamStanding]) -> Table:
-    table = Table("collection", "topic", "state", "sequence", "position", "behind", "copied")
+    table = Table("collection", "topic", "state", "sequence", "position", "behind", "copied", "headroom")
     for one in standings:
         behind = "" if one.behind_s is None else f"{one.behind_s} s"
         table.add_row(
@@ -126,5 +139,6 @@ def _table(standings: list[StreamStanding]) -> Table:
             one.position or "",
             behind,
             str(one.copied or ""),
+            "" if one.headroom_s is None else f"{one.headroom_s} s",
         )
     return table

@@ -323,6 +323,7 @@ def test_status_shows_where_the_topics_stand(
     tweets, users = standings
     assert (tweets["state"], tweets["sequence"]) == ("streaming", 1)
     assert 0 <= tweets["behind_s"] < 60
+    assert tweets["headroom_s"] >= 0
     assert users["state"] == "not begun"
 
 
@@ -371,6 +372,9 @@ def test_metrics(start: Start, broker: BrokerProcess, database: Mongo) -> None:
     assert 'tweetwire_change_stream_events_total{collection="tweets",operation="insert",topic="tweets"} 1.0' in text
     assert 'tweetwire_change_stream_events_total{collection="tweets",operation="delete",topic="tweets"} 1.0' in text
     assert 'tweetwire_change_stream_connected{collection="tweets",topic="tweets"} 1.0' in text
+    assert 'tweetwire_change_stream_leading{collection="tweets",topic="tweets"} 1.0' in text
+    headroom = next(line for line in text.splitlines() if line.startswith("tweetwire_change_stream_headroom_seconds{"))
+    assert float(headroom.split()[-1]) >= 0
 
 
 @pytest.mark.parametrize("missing", ["mongo", "broker"])
