@@ -22,6 +22,7 @@ from bench import (
     wire,
 )
 from bench.bridge_rows import BRIDGE_ROWS
+from bench.http_rows import HTTP_ROWS
 from bench.latency import Latencies
 from bench.peers import PEERS, PeerBroker
 from bench.peers.redis_streams import xadds_per_second
@@ -272,6 +273,7 @@ ROWS: Final[dict[str, Measure]] = {
     "D1": _d1,
     "D2": _d2,
     **BRIDGE_ROWS,
+    **HTTP_ROWS,
 }
 
 GROWTHS: Final[dict[str, Growing]] = {

@@ -14,8 +14,8 @@ from tests.support.processes import BrokerProcess, Server
 
 __all__ = ["HELLO", "Kind", "Measured", "Target", "broker_target", "ingester_target", "measured"]
 
-Kind = Literal["open", "guarded", "source", "tls", "ingester"]
-"""The kinds of servers: a broker without users, with users, with the event source, with TLS; and the ingester's telnet port."""
+Kind = Literal["open", "guarded", "source", "tls", "http", "ingester"]
+"""The kinds of servers: a broker without users, with users, event source, TLS, HTTP; and the ingester's telnet port."""
 
 TOKEN: Final = "a-token-for-the-tests"
 HELLO: Final = f"hello honest token={TOKEN}"
@@ -88,6 +88,9 @@ def broker_target(kind: Kind, folder: Path) -> Iterator[Target]:
         ports |= {"source": free_port(), "source_clients": free_port()}
         flags += ["--event-source", "--event-source-port", ports["source"]]
         flags += ["--event-source-client-port", ports["source_clients"]]
+    elif kind == "http":
+        ports["http"] = free_port()
+        flags += ["--http-port", ports["http"]]
     elif kind == "tls":
         flags += files_of(make_certificates(folder), "server")[:2]
     certificate = str(folder / "ca.pem") if kind == "tls" else ""
