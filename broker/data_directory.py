@@ -5,6 +5,8 @@ import os
 import resource
 import shutil
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 from typing import Final, Literal, NamedTuple
@@ -13,7 +15,7 @@ import structlog
 
 from broker.identity import find_identity, make_identity, new_identity
 from broker.log import Batch, CommitLog, MemoryLog, OpenFiles, Reserve, TopicLog
-from tweetwire.files import FILE_MODE, make_folder, refuse_other_kinds, why
+from tweetwire.files import FILE_MODE, make_folder, refuse_other_kinds, sync_directory, why
 from tweetwire.protocol.errors import StartError
 
 __all__ = [
@@ -22,11 +24,11 @@ __all__ = [
     "DataDirectory",
     "Durability",
     "Sizes",
-    "begin_restoring",
     "connections_room",
     "lock_directory",
     "open_files_max",
     "refuse_used",
+    "restoring",
 ]
 
 Durability = Literal["synced", "written", "memory"]
@@ -161,19 +163,36 @@ def refuse_used(path: Path) -> None:
         raise StartError(f"{path} is not empty; choose a new folder with --data-dir")
 
 
-def begin_restoring(path: Path) -> Path:
-    """Return the new folder `RESTORING` in a locked data directory, for which `refuse_used` has raised nothing.
+@contextmanager
+def restoring(path: Path) -> Iterator[Path]:
+    """Yield the new folder `RESTORING` in a locked data directory, for which `refuse_used` has raised nothing.
 
-    Raises OSError.
+    At the end of the block, the folders in it are moved to the directory. If anything fails, the directory is empty again.
+    A broker refuses a directory with `RESTORING`, so it never sees logs without their state. Raises OSError.
     """
-    # A broker refuses a folder with `RESTORING`, so all the rest is of a restore that was interrupted.
-    for name in sorted(_RESTORED):
+    new = path / RESTORING
+    # All of this is of a restore that was interrupted.
+    _remove_restored(path)
+    make_folder(new)
+    try:
+        yield new
+        for name in sorted(_RESTORED):
+            if (new / name).exists():
+                (new / name).rename(path / name)
+        sync_directory(path)
+    except BaseException:
+        with suppress(OSError):
+            _remove_restored(path)
+        raise
+    shutil.rmtree(new, ignore_errors=True)
+    sync_directory(path)
+
+
+def _remove_restored(path: Path) -> None:
+    """Remove the folders of a restore, `RESTORING` last. Raises OSError."""
+    for name in (*sorted(_RESTORED), RESTORING):
         if (path / name).exists():
             shutil.rmtree(path / name)
-    new = path / RESTORING
-    shutil.rmtree(new, ignore_errors=True)
-    make_folder(new)
-    return new
 
 
 def open_files_max() -> int:

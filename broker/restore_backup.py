@@ -4,7 +4,6 @@ The command writes below ``restoring/`` in the directory, and moves the files to
 refuses a directory that still has ``restoring/``.
 """
 
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -15,12 +14,12 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from broker.data_directory import begin_restoring, lock_directory, refuse_used
+from broker.data_directory import lock_directory, refuse_used, restoring
 from broker.journal import Journal
 from broker.journal.records import Record, SubscriptionRecord
 from broker.log import Batch, CommitLog
 from tweetwire.cli.backup_form import STATE_FILE, CopiedTopic, Manifest, lines_of, topic_file
-from tweetwire.files import make_folder, sync_directory, why
+from tweetwire.files import make_folder, why
 from tweetwire.protocol.errors import StartError
 
 __all__ = ["Restored", "restore_backup"]
@@ -79,19 +78,11 @@ class _Restoring:
 
     def write(self, records: list[Record], damaged: int) -> Restored:
         """Write the logs and the state. `damaged` records of the state are left out. Raises OSError, StartError."""
-        new = begin_restoring(self._data_dir)
-        try:
+        with restoring(self._data_dir) as new:
             make_folder(new / "topics")
             for topic in self._manifest.topics:
                 self._write_topic(new / "topics" / topic.topic, topic)
             _write_state(new / "state", records)
-            # The broker refuses the folder until `restoring` is removed, so it never sees logs without their state.
-            for name in ("topics", "state"):
-                (new / name).rename(self._data_dir / name)
-            sync_directory(self._data_dir)
-        finally:
-            shutil.rmtree(new, ignore_errors=True)
-        sync_directory(self._data_dir)
         topics = {topic.topic for topic in self._manifest.topics}
         self._done.subscriptions = sum(isinstance(one, SubscriptionRecord) and one.topic in topics for one in records)
         if damaged:

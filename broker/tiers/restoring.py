@@ -2,10 +2,11 @@
 
 The order:
 
-1. Read the newest manifest and claim the next number. From then on the broker that wrote it can upload nothing more, and
-   nothing that the manifest names is removed.
-2. Fetch everything into ``restoring/`` in the folder, verified. A broker refuses the folder until this is removed.
-3. Move it to its place, and remove ``restoring/``.
+1. Read the newest manifest and its state, and look whether the disk has room. A restore that must fail changes nothing.
+2. Claim the next number. From then on the broker that wrote the manifest can upload nothing more, and nothing that the
+   manifest names is removed.
+3. Fetch everything into ``restoring/`` in the folder, verified. A broker refuses the folder until this is removed.
+4. Move it to its place, and remove ``restoring/``.
 
 A restore that was interrupted is repeated from the beginning. The folder gets a new identity, since events that the old
 broker has confirmed may be missing: other systems must not mistake the new broker for the old one.
@@ -20,13 +21,13 @@ from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from broker.data_directory import begin_restoring, lock_directory, refuse_used
+from broker.data_directory import lock_directory, refuse_used, restoring
 from broker.journal.records import SubscriptionRecord
 from broker.journal.snapshot import parse_snapshot
 from broker.log.index import unseal
 from broker.log.names import index_path, segment_path
 from broker.tiers.chain import find_chain, read_newest
-from broker.tiers.chain_file import TIERS_FOLDER, ChainFile
+from broker.tiers.chain_file import ChainFile
 from broker.tiers.claim import continue_chain
 from broker.tiers.errors import Fenced, ObjectDamaged, TierError
 from broker.tiers.index_object import decode_index_object
@@ -89,8 +90,9 @@ def _restore(store: Store, chain: str, data_dir: Path, advance: Advance) -> Rest
     _check_names(newest)
     # A restore must fence the old broker, so a store that cannot fence is refused.
     probe_store(store, chain)
-    new = begin_restoring(data_dir)
-    try:
+    state, subscriptions = _read_state(store, newest.state, set(newest.topics))
+    _check_room(newest, data_dir)
+    with restoring(data_dir) as new:
         # The file that names the chain is in the new folder until all is fetched.
         manifest = continue_chain(store, new, ChainFile(chain, [newest.writer], 0), newest).newest
         damage: list[str] = []
@@ -98,13 +100,9 @@ def _restore(store: Store, chain: str, data_dir: Path, advance: Advance) -> Rest
         fetching = _Fetching(store, chain, advance)
         for name, topic in manifest.topics.items():
             damage += fetching.fetch_topic(name, topic, new / _TOPICS / name)
-        subscriptions = _fetch_state(store, newest.state, new / _STATE, set(manifest.topics))
-        for name in (_TOPICS, _STATE, TIERS_FOLDER):
-            (new / name).rename(data_dir / name)
-        sync_directory(data_dir)
-    finally:
-        shutil.rmtree(new, ignore_errors=True)
-    sync_directory(data_dir)
+        make_folder(new / _STATE)
+        _write_file(new / _STATE / "snapshot", (state,))
+        sync_directory(new / _STATE)
     return RestoredTier(len(manifest.topics), subscriptions, damage)
 
 
@@ -166,16 +164,21 @@ def _members(packed: bytes, ends: list[int]) -> Iterator[bytes]:
         start = end
 
 
-def _fetch_state(store: Store, state: NamedState, directory: Path, topics: set[str]) -> int:
-    """Fetch the state. Returns the number of subscriptions. Raises ObjectDamaged, OSError, StoreAway, StoreUnusable."""
+def _check_room(manifest: Manifest, data_dir: Path) -> None:
+    """Raise StartError if the disk has no room for the segments that a manifest names. Raises OSError."""
+    needed = sum(one.bytes + one.index_bytes for topic in manifest.topics.values() for one in topic.segments)
+    free = shutil.disk_usage(data_dir).free
+    if free < needed:
+        raise StartError(f"the data needs {needed} bytes, and the disk of {data_dir} has {free} bytes free")
+
+
+def _read_state(store: Store, state: NamedState, topics: set[str]) -> tuple[bytes, int]:
+    """Return the state and the number of its subscriptions. Raises ObjectDamaged, StoreAway, StoreUnusable."""
     data = _verified(store, state.name, state.bytes, state.crc)
     snapshot = parse_snapshot(data)
     if not snapshot.is_whole:
         raise ObjectDamaged(f"the state {state.name} was written by a later release; restore with that release")
-    make_folder(directory)
-    _write_file(directory / "snapshot", (data,))
-    sync_directory(directory)
-    return sum(isinstance(one, SubscriptionRecord) and one.topic in topics for one in snapshot.records)
+    return data, sum(isinstance(one, SubscriptionRecord) and one.topic in topics for one in snapshot.records)
 
 
 def _verified(store: Store, name: str, size: int, crc: int) -> bytes:

@@ -1,6 +1,8 @@
 """``backup`` and ``restore`` on real brokers: the restored broker gives the same answers as the first one."""
 
+import errno
 import json
+import os
 import resource
 import shutil
 import signal
@@ -17,6 +19,7 @@ from typing import Any, Final
 import msgspec
 import pytest
 
+from broker.restore_backup import restore_backup
 from tests.support.commands import PATIENCE_S, Tweetwire
 from tests.support.consumer import Consumer
 from tests.support.filled_broker import ask_everything, fill_broker
@@ -286,6 +289,22 @@ def test_a_broker_refuses_the_folder_of_an_interrupted_restore(copy: Path) -> No
     restore(copy.parent)
     with BrokerProcess(folder) as broker, SyncClient(broker.address) as client:
         assert client.stats("t")["topics"]["t"]["subscriptions"]["s"]["pending"] == 3
+
+
+def test_a_restore_that_fails_at_its_end_leaves_an_empty_folder(copy: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, fsync = copy.parent / "second", os.fsync
+
+    def fail(file: int) -> None:
+        if (folder / "topics").exists() and (folder / "restoring").exists():
+            raise OSError(errno.EIO, "Input/output error")
+        fsync(file)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("os.fsync", fail)
+        with pytest.raises(StartError, match="Input/output error"):
+            restore_backup(copy, read_manifest(copy), folder, lambda _: None)
+    assert [path.name for path in folder.iterdir()] == ["LOCK"]
+    restore(copy.parent)
 
 
 @pytest.mark.parametrize("damage", ["a bit", "the end", "the file"])
