@@ -4,14 +4,14 @@ The whole is one gzip file that every reader of gzip accepts. Each member except
 lines, so the member of a byte follows from its position. A line may span several members.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from isal import igzip_lib, isal_zlib
 
 from broker.tiers.errors import ObjectDamaged
 
-__all__ = ["MEMBER_BYTES", "Packed", "inflate_member", "pack_members"]
+__all__ = ["MEMBER_BYTES", "Packed", "inflate_member", "inflate_members", "pack_members"]
 
 MEMBER_BYTES: Final = 256 << 10
 _LEVEL: Final = 1
@@ -41,11 +41,26 @@ def inflate_member(member: bytes) -> bytes:
 
     At most `MEMBER_BYTES` are inflated, so that a damaged member cannot fill the memory.
     """
+    piece, rest = _inflate(member)
+    if rest:
+        raise ObjectDamaged("a member of a segment is too long")
+    return piece
+
+
+def inflate_members(data: bytes) -> Iterator[bytes]:
+    """Yield the lines of each member without the table of the members, which is slower. Raises ObjectDamaged."""
+    while data:
+        piece, data = _inflate(data)
+        yield piece
+
+
+def _inflate(data: bytes) -> tuple[bytes, bytes]:
+    """Return the lines of the first member, and the bytes after it."""
     inflating = isal_zlib.decompressobj(_GZIP)
     try:
-        piece: bytes = inflating.decompress(member, MEMBER_BYTES + 1)
+        piece: bytes = inflating.decompress(data, MEMBER_BYTES + 1)
     except igzip_lib.IsalError as error:  # type: ignore[misc] # declared as an instance
         raise ObjectDamaged(f"a member of a segment cannot be inflated: {error}") from error
-    if not inflating.eof or len(piece) > MEMBER_BYTES or inflating.unused_data:
+    if not inflating.eof or len(piece) > MEMBER_BYTES:
         raise ObjectDamaged("a member of a segment is incomplete or too long")
-    return piece
+    return piece, inflating.unused_data

@@ -30,9 +30,9 @@ from broker.tiers.chain import find_chain, read_newest
 from broker.tiers.chain_file import ChainFile
 from broker.tiers.claim import continue_chain
 from broker.tiers.errors import Fenced, ObjectDamaged, TierError
-from broker.tiers.index_object import decode_index_object
+from broker.tiers.index_object import IndexObject, decode_index_object
 from broker.tiers.manifest import Manifest, NamedSegment, NamedState, NamedTopic
-from broker.tiers.members import inflate_member
+from broker.tiers.members import inflate_member, inflate_members
 from broker.tiers.object_names import index_object, lines_object
 from broker.tiers.probe import probe_store
 from broker.tiers.store import Store
@@ -139,22 +139,33 @@ class _Fetching:
         sync_directory(directory)
 
     def _fetch_segment(self, topic: str, segment: NamedSegment, directory: Path) -> None:
-        """Fetch one segment. Raises ObjectDamaged, and then leaves no file."""
-        name = index_object(self._chain, topic, segment.name)
-        index = decode_index_object(_verified(self._store, name, segment.index_bytes, segment.index_crc))
-        if unseal(index.entries) is None:
-            raise ObjectDamaged(f"the index in {name} is damaged")
+        """Fetch one segment. Raises ObjectDamaged, and then leaves no file.
+
+        Without an index, the lines are fetched alone. The broker makes an index of them at its start.
+        """
+        index = self._fetch_index(topic, segment)
         name = lines_object(self._chain, topic, segment.name)
         packed = _verified(self._store, name, segment.stored, segment.crc)
         path = segment_path(directory, segment.first)
         try:
-            size = _write_file(path, _members(packed, index.ends))
+            pieces = inflate_members(packed) if index is None else _members(packed, index.ends)
+            size = _write_file(path, pieces)
             if size != segment.bytes:
                 raise ObjectDamaged(f"{name} has {size} bytes of lines instead of {segment.bytes}")
         except ObjectDamaged:
             path.unlink(missing_ok=True)
             raise
-        _write_file(index_path(path), (index.entries,))
+        if index is not None:
+            _write_file(index_path(path), (index.entries,))
+
+    def _fetch_index(self, topic: str, segment: NamedSegment) -> IndexObject | None:
+        """Return the index of a segment, None if it is damaged or missing. Raises StoreAway, StoreUnusable."""
+        name = index_object(self._chain, topic, segment.name)
+        try:
+            index = decode_index_object(_verified(self._store, name, segment.index_bytes, segment.index_crc))
+        except ObjectDamaged:
+            return None
+        return None if unseal(index.entries) is None else index
 
 
 def _members(packed: bytes, ends: list[int]) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""A restore that cannot succeed fences nobody, and one that fails leaves no half of a folder."""
+"""A restore that cannot succeed fences no broker, and one that fails leaves no half of a folder."""
 
 import errno
 import os
@@ -77,3 +77,12 @@ async def test_a_restore_that_fails_at_its_end_leaves_an_empty_folder_and_can_be
     assert [path.name for path in folder.iterdir()] == ["LOCK"]
     restore_tier(uploaded.store, None, folder, lambda _: None)
     assert len(lines_in(folder)) == 2 * EVENTS
+
+
+async def test_lines_without_a_readable_index_are_restored(uploaded: Uploaded, tmp_path: Path) -> None:
+    paths = sorted(uploaded.bucket.glob("*/topics/t/*.index"))
+    paths[0].unlink()
+    paths[1].write_bytes(paths[1].read_bytes()[:-1])
+    done = restore_tier(uploaded.store, None, tmp_path / "second", lambda _: None)
+    assert done.damage == []
+    assert lines_in(tmp_path / "second") == lines_in(tmp_path / "first")
