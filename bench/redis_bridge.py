@@ -28,8 +28,8 @@ REPLICATED_RATE: Final = 1000
 _REPLICATED_S: Final = 10
 AWAY_S: Final = 60
 AWAY_RATE: Final = 20_000
-_BEFORE: Final = 100_000
-"""The events of R6 before the centre goes away."""
+_BEFORE: Final = 800_000
+"""The events of R6 before the centre goes away. They fill the broker's memory for recent events beforehand."""
 _STEPS: Final = 50
 """The publishes of R6 a second. Each has `AWAY_RATE / _STEPS` events."""
 
