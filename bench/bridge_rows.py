@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Final
 
-from bench import jetstream, marks, redis_bridge
+from bench import jetstream, kafka_bridge, marks, redis_bridge
 from bench.rounds import Rounds
 from bench.row import BenchRow
 from bench.settings import BenchSettings
@@ -53,6 +53,29 @@ def _r2(settings: BenchSettings, rounds: Rounds) -> Iterator[BenchRow]:
     )
 
 
+def _r3(settings: BenchSettings, rounds: Rounds) -> Iterator[BenchRow]:
+    found = rounds("R3", partial(kafka_bridge.to_kafka, _fewer(settings, 0.6)))
+    yield _beside("R3", "topic -> Kafka, transactions, of confluent-kafka alone", found, 50)
+
+
+def _r4(settings: BenchSettings, rounds: Rounds) -> Iterator[BenchRow]:
+    found = rounds("R4", partial(kafka_bridge.from_kafka, _fewer(settings, 0.6)))
+    yield _beside("R4", "Kafka -> topic, synced, of a bare consume loop", found, 40)
+
+
+def _beside(name: str, what: str, found: list[tuple[float, float]], goal: float) -> BenchRow:
+    """Return the row of a ratio of two rates."""
+    ours, alone = (statistics.median(rates) for rates in zip(*found, strict=True))
+    return BenchRow(
+        name=name,
+        what=what,
+        unit="%",
+        figures=[100 * bridge / bare for bridge, bare in found],
+        goal=goal,
+        beside=f"the bridge: {ours:,.0f} /s, alone: {alone:,.0f} /s",
+    )
+
+
 def _r5(settings: BenchSettings, rounds: Rounds) -> Iterator[BenchRow]:
     found = rounds("R5", partial(redis_bridge.replicated, settings))
     alone = statistics.median(bare for _, bare in found)
@@ -90,4 +113,4 @@ def _r7(settings: BenchSettings, rounds: Rounds) -> Iterator[BenchRow]:
     )
 
 
-BRIDGE_ROWS: Final[dict[str, Measure]] = {"R1": _r1, "R2": _r2, "R5": _r5, "R6": _r6, "R7": _r7}
+BRIDGE_ROWS: Final[dict[str, Measure]] = {"R1": _r1, "R2": _r2, "R3": _r3, "R4": _r4, "R5": _r5, "R6": _r6, "R7": _r7}

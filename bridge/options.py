@@ -19,6 +19,11 @@ Direction: TypeAlias = Literal["out", "in"]
 NAME_MAX: Final = 120
 """The longest name of a route. A producer's name has at most 128 characters, and an ending may follow the route's name."""
 _OUT_ONLY: Final = frozenset({"trim", "replicas", "create", "tombstones", "envelope", "subject", "partitions"})
+_DEFAULTS: Final[dict[tuple[Direction, str], dict[str, Any]]] = {
+    # A transaction costs several round trips, so it should hold many events.
+    ("out", "kafka"): {"batch": 10_000, "batch_bytes": 4 << 20}
+}
+"""The defaults of one engine that are not those of all."""
 _SUBJECT_MAX: Final = 200
 _ENGINE_OF: Final = {"trim": "redis", "db": "redis", "subject": "nats", "partitions": "kafka"}
 """The options that only one engine has."""
@@ -86,7 +91,8 @@ def read_options(direction: Direction, engine: str, words: Sequence[tuple[str, s
             raise ValueError(f"{address!r}: {name}={text}: {error}") from None
     if direction == "out" and isinstance(values.get("begin"), str) and values["begin"] not in {"earliest", "latest"}:
         raise ValueError(f"{address!r}: begin={values['begin']}: write earliest, latest or an offset")
-    return structs.replace(Options(), **values)
+    defaults = _DEFAULTS.get((direction, engine), {})
+    return structs.replace(Options(), **{**defaults, **values})
 
 
 def _has(direction: Direction, engine: str, name: str) -> bool:

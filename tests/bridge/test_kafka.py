@@ -14,7 +14,7 @@ from bridge.engines.kafka_positions import POSITIONS
 from tests.bridge.conftest import Start
 from tests.bridge.engines.kafka_engine import KafkaEngine
 from tests.bridge.programs import Bridge, publish, verified, wait_for_carried
-from tests.support.kafka_servers import KafkaServer
+from tests.support.kafka_servers import KafkaServer, header
 from tests.support.processes import BrokerProcess
 from tests.support.stored import events_of
 from tests.support.waiting import until
@@ -41,10 +41,6 @@ def out(engine: KafkaEngine, options: str = "") -> str:
 
 def into(engine: KafkaEngine, options: str = "") -> str:
     return f"{engine.server.url(engine.topic)}{options} -> taken"
-
-
-def header(message: Message, name: str) -> str:
-    return str(dict(message.headers() or [])[name].decode())  # type: ignore[union-attr]
 
 
 def offsets(engine: KafkaEngine) -> list[int]:

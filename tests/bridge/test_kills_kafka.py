@@ -13,7 +13,7 @@ from confluent_kafka.admin import NewTopic
 
 from tests.bridge.programs import Bridge, verified
 from tests.bridge.test_kills import Writers, kill_some
-from tests.support.kafka_servers import KafkaServer, read_messages
+from tests.support.kafka_servers import KafkaServer, header, read_messages
 from tests.support.processes import BrokerProcess
 from tests.support.stored import events_of
 from tests.support.waiting import until
@@ -57,11 +57,6 @@ class KafkaWriters(Writers):
             self.added += 5
             self._is_unsure = False
             time.sleep(0.01)
-
-
-def header(message: object, name: str) -> str:
-    headers = dict(message.headers())  # type: ignore[attr-defined]
-    return str(headers[name].decode())
 
 
 @pytest.mark.stack

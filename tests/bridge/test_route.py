@@ -113,6 +113,8 @@ def test_an_address_of_kafka_names_servers_and_partitions() -> None:
     route = parse_out("tweets -> kafka://a,b:1/tweets?partitions=6&replicas=3")
     assert route.hosts == (("a", 9092), ("b", 1))
     assert (route.mark, route.options.partitions, route.options.replicas) == ("kafka.tweets", 6, 3)
+    assert (route.options.batch, route.options.batch_bytes) == (10_000, 4 << 20)
+    assert parse_out("tweets -> kafka://a/tweets?batch=5").options.batch == 5
     assert parse_out("tweets -> kafka+ssl://a/tweets").scheme == "kafka+ssl"
     with pytest.raises(ValueError, match="TWEETWIRE_BRIDGE_KAFKA_PASSWORD"):
         parse_out("tweets -> kafka+ssl://me:secret@h/tweets")

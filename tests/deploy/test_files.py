@@ -26,6 +26,7 @@ SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 OURS = {name: service for name, service in SERVICES.items() if service["image"].startswith("tweetwire/")}
 ONE_SHOTS = {"mongodb_replica_set"}
 SETTINGS: dict[str, type[ProgramSettings]] = {
+    "bridge_kafka": BridgeSettings,
     "bridge_nats": BridgeSettings,
     "bridge_redis": BridgeSettings,
     "message_broker": BrokerSettings,

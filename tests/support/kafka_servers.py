@@ -1,87 +1,42 @@
-"""Kafka in KRaft mode as a real process, which keeps its ports and data over a kill. It takes seconds to start."""
+"""Kafka as a real process, and its messages as a plain consumer reads them."""
 
 import os
-import shutil
-import subprocess
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from demo.ports import Port, claim
-from tests.support.nats_servers import ENGINES
-from tests.support.processes import START_S
-from tweetwire.runtime.launching import ProgramProcess
+from bench.kafka_server import KAFKA_VERSION, KafkaProcess, find_jars
 
-__all__ = ["KafkaServer", "find_kafka", "read_messages"]
+__all__ = ["KafkaServer", "find_spark_kafka", "header", "read_messages"]
 
-VERSION: Final = "4.4.0"
-_CLUSTER: Final = "tweetwire-tests-000000"
+SPARK_KAFKA: Final = "4.2.0"
 _QUIET: Final = {"log_level": 0}
-_JAVA: Final = ("-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1")
 
 
-def find_kafka() -> str:
-    """Return the class path of the server. Without it, the test is skipped, or fails where the engines are required."""
-    folder = ENGINES / f"kafka-{VERSION}"
-    if not folder.is_dir() or shutil.which("java") is None:
-        sentence = f"there is no Kafka {VERSION}; `make engines` installs it (needs Maven and Java 17)"
+def find_spark_kafka() -> str:
+    """Return the folder with the jars of Spark's source for Kafka. Without it, the test is skipped or fails."""
+    return str(_needed(f"spark-kafka-{SPARK_KAFKA}", "source of Spark for Kafka"))
+
+
+def _needed(name: str, what: str) -> Path:
+    """Return a folder of jars. Without it, the test is skipped, or fails where the engines are required."""
+    folder = find_jars(name)
+    if folder is None:
+        sentence = f"there is no {what}; `make engines` installs it (needs Maven and Java 17)"
         if os.environ.get("TWEETWIRE_TEST_ENGINES") == "needed" or os.environ.get("CI"):
             pytest.fail(sentence)
         pytest.skip(sentence)
-    return f"{folder}/*"
+    return folder
 
 
-class KafkaServer(ProgramProcess):
-    """One server, which is broker and controller. `settings` are more of its settings, with ``_`` in place of a dot."""
+class KafkaServer(KafkaProcess):
+    """One server, with plain clients for a test itself. `settings` are more of its settings, with ``_`` in place of a dot."""
 
     def __init__(self, folder: Path, **settings: Any) -> None:
-        folder.mkdir(exist_ok=True)
-        self.port, controller = claim([Port(0, "kafka", ""), Port(0, "kafka", "")])
-        self.hosts = (("127.0.0.1", self.port),)
-        self.data = folder / "data"
-        self._class_path = find_kafka()
-        listeners = f"PLAINTEXT://127.0.0.1:{self.port}"
-        found = {
-            "process.roles": "broker,controller",
-            "node.id": 1,
-            "controller.quorum.voters": f"1@127.0.0.1:{controller}",
-            "listeners": f"{listeners},CONTROLLER://127.0.0.1:{controller}",
-            "advertised.listeners": listeners,
-            "controller.listener.names": "CONTROLLER",
-            "log.dirs": self.data,
-            # One server has one replica of everything, also of the topics that it makes for itself.
-            "offsets.topic.replication.factor": 1,
-            "offsets.topic.num.partitions": 1,
-            "transaction.state.log.replication.factor": 1,
-            "transaction.state.log.min.isr": 1,
-            "transaction.state.log.num.partitions": 1,
-            "share.coordinator.state.topic.replication.factor": 1,
-            "share.coordinator.state.topic.min.isr": 1,
-            "log.segment.delete.delay.ms": 100,
-            **{name.replace("_", "."): value for name, value in settings.items()},
-        }
-        self._config = folder / "server.properties"
-        self._config.write_text("".join(f"{name}={value}\n" for name, value in found.items()))
-        argv = ["java", *_JAVA, "-cp", self._class_path, "kafka.Kafka", str(self._config)]
-        super().__init__(argv, folder / "log", find_address=self._answers, start_within_s=START_S)
-
-    def __exit__(self, *_: object) -> None:
-        self.kill()
-        shutil.rmtree(self.data, ignore_errors=True)
-
-    @property
-    def servers(self) -> str:
-        """The address of the server."""
-        return f"127.0.0.1:{self.port}"
-
-    def launch(self) -> None:
-        """Start the process without waiting until it serves. The first start makes the data folder."""
-        if not (self.data).exists():
-            self._format()
-        super().launch()
+        super().__init__(folder, _needed(f"kafka-{KAFKA_VERSION}", f"Kafka {KAFKA_VERSION}"), **settings)
 
     def admin(self) -> AdminClient:
         """Return a plain client for administration."""
@@ -96,24 +51,11 @@ class KafkaServer(ProgramProcess):
         """Return the address of a topic for a route."""
         return f"kafka://{self.servers}/{topic}"
 
-    def _format(self) -> None:
-        words = ("kafka.tools.StorageTool", "format", "-t", _CLUSTER, "-c", str(self._config))
-        done = subprocess.run(
-            ["java", *_JAVA, "-cp", self._class_path, *words],
-            check=False,
-            capture_output=True,
-            text=True,
-            timeout=START_S,
-        )
-        if done.returncode:
-            raise AssertionError(done.stdout + done.stderr)
 
-    def _answers(self) -> str | None:
-        try:
-            found = self.admin().list_topics(timeout=1)
-        except KafkaException:
-            return None
-        return self.servers if found.brokers else None
+def header(message: Message, name: str) -> str:
+    """Return a header of a message, which must be there."""
+    found = dict(message.headers() or [])[name]
+    return found.decode() if isinstance(found, bytes) else str(found)
 
 
 def read_messages(servers: str, topic: str) -> list[Message]:

@@ -16,7 +16,7 @@ from bridge.engines.kafka_link import KafkaLogin
 from bridge.engines.kafka_positions import POSITIONS
 from tests.bridge.engines.kafka_engine import KafkaEngine
 from tests.bridge.records import record
-from tests.support.kafka_servers import KafkaServer, read_messages
+from tests.support.kafka_servers import KafkaServer, header, read_messages
 from tweetwire.protocol.errors import StartError
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(240)]
@@ -48,10 +48,6 @@ async def entries(engine: KafkaEngine) -> list[Arrival]:
 
 def keyed(offset: int, key: str | None, value: bytes | None = b"1") -> Record:
     return Record(offset, 1_700_000_000_000 + offset, key, value, ["ce_id", f"e{offset}", "ce_offset", str(offset)])
-
-
-def header(message: Any, name: str) -> str:
-    return str(dict(message.headers())[name].decode())
 
 
 def offsets(engine: KafkaEngine) -> list[int]:
