@@ -18,6 +18,7 @@ from broker.data_directory import lock_directory, refuse_used, restoring
 from broker.journal import Journal
 from broker.journal.records import Record, SubscriptionRecord
 from broker.log import Batch, CommitLog
+from broker.restored_claims import skip_epochs
 from tweetwire.cli.backup_form import STATE_FILE, CopiedTopic, Manifest, lines_of, topic_file
 from tweetwire.files import make_folder, why
 from tweetwire.protocol.errors import StartError
@@ -120,7 +121,7 @@ def _records(folder: Path, manifest: Manifest) -> tuple[list[Record], int]:
 
 def _write_state(directory: Path, records: list[Record]) -> None:
     with closing(Journal(directory)) as journal:
-        journal.write_snapshot(journal.begin_generation(), records)
+        journal.write_snapshot(journal.begin_generation(), skip_epochs(records))
 
 
 def _skip(log: CommitLog, offset: int) -> None:

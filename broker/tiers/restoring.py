@@ -23,9 +23,10 @@ from crc32c import crc32c
 
 from broker.data_directory import lock_directory, refuse_used, restoring
 from broker.journal.records import SubscriptionRecord
-from broker.journal.snapshot import parse_snapshot
+from broker.journal.snapshot import encode_snapshot, parse_snapshot
 from broker.log.index import unseal
 from broker.log.names import index_path, segment_path
+from broker.restored_claims import skip_epochs
 from broker.tiers.chain import find_chain, read_newest
 from broker.tiers.chain_file import ChainFile
 from broker.tiers.claim import continue_chain
@@ -189,7 +190,9 @@ def _read_state(store: Store, state: NamedState, topics: set[str]) -> tuple[byte
     snapshot = parse_snapshot(data)
     if not snapshot.is_whole:
         raise ObjectDamaged(f"the state {state.name} was written by a later release; restore with that release")
-    return data, sum(isinstance(one, SubscriptionRecord) and one.topic in topics for one in snapshot.records)
+    return encode_snapshot(snapshot.journal, skip_epochs(snapshot.records)), sum(
+        isinstance(one, SubscriptionRecord) and one.topic in topics for one in snapshot.records
+    )
 
 
 def _verified(store: Store, name: str, size: int, crc: int) -> bytes:

@@ -491,3 +491,22 @@ def test_a_folder_of_the_release_before_can_be_restored_from_its_tier(tmp_path: 
         after = client.stats()["topics"]["t"]["subscriptions"]["s"]
         assert [after[name] for name in ("pending", "dead")] == [before[name] for name in ("pending", "dead")]
         assert client.publish("t", Event(id="p1", msg=1, producer="pr", sequence=5)).is_duplicate
+
+
+def test_after_a_restore_no_epoch_of_a_claim_is_given_twice(tmp_path: Path, file_url: str) -> None:
+    with tiered(tmp_path / "first", file_url, "--tier-after", "1h") as broker:
+        with SyncClient(broker.address) as client:
+            client.publish("t", Event(id="1", msg=1))
+            client.claim("t", "p")
+        # The stop uploads the state with the first epoch, and the start uploads it again.
+        assert broker.terminate() == 0
+        broker.start()
+        until_uploaded(file_url, broker)
+        with SyncClient(broker.address) as client:
+            lost = client.claim("t", "p")
+        broker.kill()
+    restore(file_url, tmp_path / "second")
+    with BrokerProcess(tmp_path / "second") as broker, SyncClient(broker.address) as client:
+        assert client.claim("t", "p") > lost
+        with pytest.raises(Refusal, match="fenced"):
+            client.publish("t", Event(id="late", msg=1, producer="p", sequence=5), epoch=lost)
