@@ -136,6 +136,11 @@ def settled_record(subscription: Subscription, settled: Mapping[int, int]) -> Se
     runs: dict[int, Runs] = {}
     if subscription.policy.ordered == "key" and len(settled) > _FEW:
         # Neighbours in a lane seldom have the same key, so looking for runs is not worth its time.
+        lowest = slots.priority_of(min(settled.values()))
+        if lowest == slots.priority_of(max(settled.values())):
+            return SettledRecord(
+                subscription.topic, subscription.name, {lowest: list(zip(settled, settled, strict=True))}
+            )
         for offset, slot in settled.items():
             runs.setdefault(slots.priority_of(slot), []).append((offset, offset))
         return SettledRecord(subscription.topic, subscription.name, runs)
