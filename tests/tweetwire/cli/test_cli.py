@@ -83,7 +83,11 @@ def test_tables_and_json_show_the_brokers_figures(cli: Cli, client: SyncClient, 
         figures = stats["topics"]["tweets"]["subscriptions"]["inventory"]
         row = {"topic": "tweets", "subscription": "inventory", "pattern": None, **figures}
         assert cli.json("topics") == [
-            {"topic": name, **{key: report[key] for key in ("earliest", "next", "bytes")}, "subscriptions": count}
+            {
+                "topic": name,
+                **{key: report[key] for key in ("log", "earliest", "next", "bytes")},
+                "subscriptions": count,
+            }
             for (name, report), count in zip(stats["topics"].items(), (0, 1), strict=True)
         ]
         assert cli.json("subscriptions") == cli.json("subscriptions", "--topic", "tweets") == [row]
