@@ -57,7 +57,6 @@ class Fsck(Command, kw_only=True):
 
     examples = (
         "tweetwire fsck data/broker --repair",
-        "tweetwire fsck data/copy --new-identity",
         "tweetwire fsck data/broker --tiers s3://bucket/prefix",
     )
 

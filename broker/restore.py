@@ -25,7 +25,6 @@ class Restore(Command, kw_only=True):
 
     examples = (
         "tweetwire restore backups/2026-11-28",
-        "tweetwire restore /mnt/backup/today --data-dir /var/lib/tweetwire",
         "tweetwire restore s3://bucket/prefix /var/lib/tweetwire",
     )
 

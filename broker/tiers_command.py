@@ -30,7 +30,6 @@ class Tiers(Command, kw_only=True):
     """
 
     examples = (
-        "tweetwire tiers --tier s3://bucket/prefix",
         "tweetwire tiers --tier s3://bucket/prefix --list orders --format duckdb",
         "tweetwire tiers --tier s3://bucket/prefix --collect",
     )

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.broker.gateways.http.serving import HttpBroker, http_broker
+from tests.dashboard.programs import find_chromium, open_browser
 from tests.support.paths import ROOT
 
 FOLDER = ROOT / "examples" / "http"
@@ -75,18 +76,15 @@ def test_an_example_publishes_takes_and_acks(command: list[str], said: str, brok
 
 @pytest.mark.timeout(240)
 def test_the_page_shows_events_as_they_come(broker: HttpBroker, pages: str) -> None:
-    sync_api = pytest.importorskip("playwright.sync_api")
-    with broker.client() as client, sync_api.sync_playwright() as playwright:
+    path = find_chromium()
+    if path is None:
+        if os.environ.get("TWEETWIRE_TEST_BROWSER") == "needed":
+            pytest.fail("no Chromium is installed")
+        pytest.skip("no Chromium is installed")
+    with broker.client() as client, open_browser(path) as browser:
         client.post("/topics/shown", json={"msg": "before"})
-        try:
-            browser = playwright.chromium.launch()
-        except sync_api.Error:
-            if NEEDED:
-                raise
-            pytest.skip("no browser is installed: playwright install chromium")
         page = browser.new_page()
         page.goto(f"{pages}/follow.html?url={broker.url}&topic=shown")
         page.get_by_text('0 "before"').wait_for()
         client.post("/topics/shown", json={"msg": "after"})
         page.get_by_text('1 "after"').wait_for()
-        browser.close()

@@ -83,7 +83,7 @@ async def test_other_calls_are_answered_while_a_request_waits(shared_broker: Bro
         tasks.start_soon(client.request, topic, Event(id="r", msg=1))
         with anyio.fail_after(4):
             await client.publish(topic, Event(id="x", msg=1))
-            with pytest.raises(ValueError, match="a request with the id 'r' of this client waits"):
+            with pytest.raises(ValueError, match="this client already waits for a reply to the id 'r'"):
                 await client.request(topic, Event(id="r", msg=1))
         tasks.cancel_scope.cancel()
 

@@ -238,7 +238,7 @@ def test_after_five_tries_an_error_is_raised_and_the_message_is_kept(
         scripted_broker(answering({b"pub2": b"-ERR disk full\n"})) as address,
         SyncClient(address, name="ann", spool=tmp_path) as client,
     ):
-        with pytest.raises(HandshakeFailed, match=r"gave up pub2 t after 5 tries .disk full.; it is kept"):
+        with pytest.raises(HandshakeFailed, match=r"gave up pub2 t after 5 tries .disk full.; its handshake is kept"):
             client.publish("t", Event(id="m1", msg=1), qos=2)
         assert client.unsent == 1
 

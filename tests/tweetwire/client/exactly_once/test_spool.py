@@ -165,7 +165,7 @@ async def test_after_five_tries_a_clear_error_is_raised_and_the_message_is_kept(
     monkeypatch.setattr("tweetwire.client.exactly_once.steps.PAUSES_S", [pause / 20 for pause in PAUSES_S])
     with scripted_broker(answering({b"pub2": reply})) as address:
         async with Client(address, name="ann", spool=tmp_path, answer_s=0.05 if not reply else 10.0) as client:
-            with pytest.raises(HandshakeFailed, match=f"gave up pub2 t after 5 tries .{why}.; it is kept"):
+            with pytest.raises(HandshakeFailed, match=f"gave up pub2 t after 5 tries .{why}.; its handshake is kept"):
                 await client.publish("t", Event(id="m1", msg=1), qos=2)
             assert client.unsent == 1
     with opened(tmp_path) as spool:
