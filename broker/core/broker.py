@@ -182,7 +182,7 @@ class Broker:
 
     def has_read(self, reading: Reading, lines: list[bytes], after: int, damaged: int) -> None:
         """Reply to a ``read`` with its lines and the offset after them; `damaged` ones were left out."""
-        self._counts["damaged"] += damaged
+        self._counts["damaged"] += damaged if self._topics.stays(reading.topic) else 0
         head = f"+OK read {reading.topic.name} {len(lines)} next={after}\n".encode()
         self._desk.finish(reading, head + b"".join(lines))
 

@@ -148,6 +148,10 @@ class Topics:
         """Refuse to drop topics whose name begins with `prefix`."""
         self._protected += (prefix,)
 
+    def stays(self, topic: Topic) -> bool:
+        """Whether a topic is neither dropped nor being dropped. A read of a topic that is dropped may find no file."""
+        return self.by_name.get(topic.name) is topic and self._owners.get(topic.name, topic) is not None
+
     def begin_drop(self, topic: Topic) -> None:
         """Refuse all commands that need a topic, until `end_drop`. Raises Refusal ``forbidden``."""
         if topic.name in BROKER_TOPICS:

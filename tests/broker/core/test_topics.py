@@ -4,12 +4,14 @@ import json
 
 import pytest
 
-from broker.core import Session
+from broker.core import Reading, Session
 from broker.core.outbox import Outbox
 from broker.journal.records import DroppedRecord, PurgedRecord, SubscriptionRecord
 from broker.log import MemoryLog
 from tests.broker.core.harness import Core
 from tests.broker.core.users_of_core import answer, codes
+from tweetwire.protocol import parse_lines
+from tweetwire.protocol.errors import Refusal
 
 FOLDED = pytest.mark.parametrize("is_folded", [False, True])
 
@@ -428,3 +430,19 @@ def test_a_drop_releases_the_room_of_lines_producers_and_documentation(core: Cor
     assert memory.used == before
     assert core.broker._topics._producer_room.used == 0
     assert core.broker._verbs.topics._documenting._total() == 0
+
+
+@pytest.mark.parametrize(("is_dropped", "damaged"), [(False, 3), (True, 0)])
+def test_events_that_a_read_misses_are_damaged_unless_their_topic_was_dropped(is_dropped: bool, damaged: int) -> None:
+    core = Core("t")
+    core.publish("a", "b", "c")
+    reader = core.connect()
+    (command,) = parse_lines([b"read t 0"], 1 << 20)
+    assert not isinstance(command, Refusal)
+    core.broker.execute(reader, command, core.now_ms)
+    (reading,) = core.broker.work.take_tasks()
+    assert isinstance(reading, Reading)
+    if is_dropped:
+        core.type(core.connect(), "drop t")
+    core.broker.has_read(reading, [], 3, damaged=3)
+    assert core.broker.counts["damaged"] == damaged
