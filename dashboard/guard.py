@@ -10,12 +10,11 @@ A body has at most 16 KiB.
 """
 
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from tweetwire.runtime.hosts import is_known_host
+from tweetwire.runtime.hosts import is_known_host, is_page_of
 
 __all__ = ["Guard"]
 
@@ -69,7 +68,7 @@ class Guard:
         if origin is None:
             is_reading = scope["type"] == "websocket" or scope["method"] in READING
             return None if is_reading else "a request that changes something must come from a page of the dashboard\n"
-        if urlsplit(origin.decode("latin-1")).netloc.lower() != host.lower():
+        if not is_page_of(origin.decode("latin-1"), host):
             return "this request comes from a page that is not the dashboard's\n"
         return None
 

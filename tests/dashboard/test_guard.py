@@ -41,7 +41,7 @@ def test_only_requests_with_a_known_host_name_are_answered(web: httpx.Client, ho
 
 
 @pytest.mark.parametrize("path", ["/sign-in", "/sign-out", "/_nicegui_ws/socket.io/?EIO=4&transport=polling&sid=x"])
-@pytest.mark.parametrize("origin", [None, "null", "https://evil.example", "http://127.0.0.1:1"])
+@pytest.mark.parametrize("origin", [None, "null", "http://[", "https://evil.example", "http://127.0.0.1:1"])
 def test_a_request_that_changes_something_must_come_from_our_page(
     web: httpx.Client, path: str, origin: str | None
 ) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Collection
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
-__all__ = ["is_known_host"]
+__all__ = ["is_known_host", "is_page_of"]
 
 
 def is_known_host(header: str, names: Collection[str]) -> bool:
@@ -22,3 +22,11 @@ def is_known_host(header: str, names: Collection[str]) -> bool:
     except ValueError:
         return name in names
     return True
+
+
+def is_page_of(origin: str, host: str) -> bool:
+    """Return whether an `Origin` header names a page of the host in a `Host` header, with the same port."""
+    try:
+        return urlsplit(origin).netloc.lower() == host.lower()
+    except ValueError:
+        return False

@@ -9,10 +9,9 @@ A page on the internet can make a browser send requests to a gateway on this mac
 
 from collections.abc import Mapping
 from typing import Final
-from urllib.parse import urlsplit
 
 from broker.gateways.http.answers import Answer, HttpError
-from tweetwire.runtime.hosts import is_known_host
+from tweetwire.runtime.hosts import is_known_host, is_page_of
 
 __all__ = ["Guard"]
 
@@ -39,7 +38,7 @@ class Guard:
         origin = headers.get("origin")
         if origin in self._origins:
             return
-        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+        if origin is not None and not is_page_of(origin, host):
             text = f"pages of {origin!r} may not use this gateway; allow them with --http-allow-origin"
             raise HttpError(403, "forbidden", text)
         if origin is None and headers.get("sec-fetch-site") in FOREIGN_SITES:

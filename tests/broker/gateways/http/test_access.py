@@ -91,7 +91,7 @@ def test_a_host_name_that_is_not_ours_is_refused(client: httpx.Client) -> None:
 
 @pytest.mark.parametrize(
     "headers",
-    [{"origin": "https://evil.example"}, {"origin": "null"}, {"sec-fetch-site": "cross-site"}],
+    [{"origin": "https://evil.example"}, {"origin": "null"}, {"origin": "http://["}, {"sec-fetch-site": "cross-site"}],
 )
 def test_a_foreign_page_can_neither_publish_nor_read(client: httpx.Client, headers: dict[str, str]) -> None:
     assert client.post("/topics/page", json={"msg": 1}, headers=headers).status_code == 403
