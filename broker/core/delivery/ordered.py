@@ -25,8 +25,6 @@ Take: TypeAlias = Callable[[Topic, Subscription, int, int, int], list[Taken]]
 Deliver: TypeAlias = Callable[[Topic, Consumer, Lines, int], None]
 
 
-AHEAD: Final = 1000
-"""At least this many events are taken at once. Those that no consumer can have yet are parked, so that later acks find some."""
 TAKE_MAX: Final = 1000
 TAKE_BYTES: Final = 1 << 20
 PARKED_A_TURN: Final = 2000
@@ -104,7 +102,8 @@ class OrderedDelivery:
         rooms = {consumer: room for consumer in consumers if (room := consumer.room) > 0}
         if not rooms or backlog.looked_at:
             return False
-        taken = self._take(topic, subscription, max(AHEAD, backlog.stride, sum(rooms.values())), 0, now_ms)
+        # Take as many as possible. Those that no consumer can have yet are parked, so that later acks find some.
+        taken = self._take(topic, subscription, TAKE_MAX, 0, now_ms)
         if not taken:
             return False
         offsets, slots = _places(taken)
@@ -142,8 +141,7 @@ class OrderedDelivery:
         """Give events to the owners of their keys, or if there is none, to the consumers in turn. Park the others."""
         given: dict[Consumer, tuple[list[int], list[int], list[bytes]]] = {one: ([], [], []) for one in rooms}
         turn = _Turn(rooms, len(found.offsets))
-        queues, queue_of, parked_slots = backlog.keys, backlog.queue_of, backlog.parked_slots
-        are_next = bool(found.offsets) and backlog.are_next(found.offsets)
+        queues, queue_of = backlog.keys, backlog.queue_of
         for offset, slot, line, key in zip(*found, keys_of(found.lines), strict=True):
             if key is None:
                 consumer = turn.for_event()
@@ -154,12 +152,6 @@ class OrderedDelivery:
                 queue = queues.get(key)
                 if queue is None:
                     queue = queues[key] = KeyQueue(key)
-                elif are_next and queue.parked:
-                    # This is what `park` does, but faster. At its end, the highest offset keeps a heap in order.
-                    queue.parked.append(offset)
-                    parked_slots[offset] = slot
-                    queue_of[offset] = queue
-                    continue
                 # For most events, others of their key already wait or are in flight, so check this first.
                 consumer = None
                 if not queue.parked and len(queue.flying) < FLYING_MAX:
@@ -175,8 +167,6 @@ class OrderedDelivery:
             its_offsets.append(offset)
             its_slots.append(slot)
             its_lines.append(line)
-        # Many events may have to be parked before the next one that can be delivered.
-        backlog.stride = 0 if any(offsets for offsets, _, _ in given.values()) else 2 * len(found.offsets)
         for consumer, (its_offsets, its_slots, its_lines) in given.items():
             if its_offsets:
                 _put_in_flight(consumer, its_offsets, its_slots)

@@ -44,8 +44,8 @@ class OrderedBacklog(Backlog):
     """The events of an ordered subscription that wait. Those in `looked_at` were taken, and their lines are being read."""
 
     __slots__ = (
-        *("_due", "_highest", "_pauses", "_ready", "keys", "looked_at", "parked_slots", "queue_of", "strangers"),
-        *("stride", "taken_back"),
+        *("_due", "_parked", "_pauses", "_ready", "keys", "looked_at", "queue_of", "strangers"),
+        "taken_back",
     )
 
     def __init__(self, lanes: Lanes, start: int) -> None:
@@ -53,8 +53,7 @@ class OrderedBacklog(Backlog):
         # The queues by key, and by the events in flight or parked; the slots of the parked ones
         self.keys: dict[int, KeyQueue] = {}
         self.queue_of: dict[int, KeyQueue] = {}
-        self.parked_slots: dict[int, int] = {}
-        self._highest = -1
+        self._parked: dict[int, int] = {}
         # When the pause of a parked event ends, and a heap of (due ms, offset) that may name events in no pause
         self._due: dict[int, int] = {}
         self._pauses: list[tuple[int, int]] = []
@@ -62,8 +61,6 @@ class OrderedBacklog(Backlog):
         # whose first event any consumer may get.
         self._ready: dict[Owner | None, dict[KeyQueue, None]] = {}
         self.looked_at: dict[int, int] = {}
-        # How many events to take next, even if the consumers have room for fewer
-        self.stride = 0
         # Events that were given to consumers before the subscription was ordered. Nothing is taken until they are settled or
         # given back, since their keys are not known.
         self.strangers: set[int] = set()
@@ -79,7 +76,7 @@ class OrderedBacklog(Backlog):
     @property
     def size(self) -> int:
         """How many events wait, including those in a pause."""
-        return super().size + len(self.parked_slots) + len(self.looked_at)
+        return super().size + len(self._parked) + len(self.looked_at)
 
     @property
     def delayed(self) -> int:
@@ -89,7 +86,7 @@ class OrderedBacklog(Backlog):
     @property
     def parked(self) -> int:
         """How many events wait for an earlier one of their key, or for room at its owner."""
-        return len(self.parked_slots)
+        return len(self._parked)
 
     @property
     def next_due(self) -> int | None:
@@ -99,7 +96,7 @@ class OrderedBacklog(Backlog):
 
     def take_next(self, count: int, aged: int = 0) -> list[Taken]:
         """Take up to `count` events by offset, fewer while many are parked. The caller passes them to `look_at` or `assign`."""
-        count = min(count, PARKED_MAX - len(self.parked_slots))
+        count = min(count, PARKED_MAX - len(self._parked))
         if count <= 0:
             return []
         taken: list[Taken] = []
@@ -180,10 +177,10 @@ class OrderedBacklog(Backlog):
 
     def pass_over(self, earliest: int, start: int) -> int:
         """Drop the events below offset `earliest`, which the log no longer has. Return their number."""
-        lost = [offset for offset in self.parked_slots if offset < earliest]
+        lost = [offset for offset in self._parked if offset < earliest]
         touched = {self.queue_of[offset] for offset in lost}
         for offset in lost:
-            del self.parked_slots[offset]
+            del self._parked[offset]
             self._due.pop(offset, None)
         for queue in touched:
             self._unlist(queue)
@@ -206,14 +203,9 @@ class OrderedBacklog(Backlog):
         """Return those of `offsets` that are still looked at, with their slots. The caller assigns or settles them."""
         return {offset: self.looked_at.pop(offset) for offset in offsets if offset in self.looked_at}
 
-    def are_next(self, offsets: list[int]) -> bool:
-        """Whether `offsets`, which are in order, are above those of earlier calls."""
-        before, self._highest = self._highest, max(self._highest, offsets[-1])
-        return offsets[0] > before
-
     def park(self, queue: KeyQueue, offset: int, slot: int) -> None:
         """Let an event wait until it can be delivered in its order."""
-        self.parked_slots[offset] = slot
+        self._parked[offset] = slot
         self.queue_of[offset] = queue
         parked = queue.parked
         if parked and parked[0] < offset:
@@ -239,13 +231,13 @@ class OrderedBacklog(Backlog):
                 queue.flying.update(some)
                 offsets += some
                 self._list(queue)
-        return offsets, list(map(self.parked_slots.pop, offsets))
+        return offsets, list(map(self._parked.pop, offsets))
 
     # Reports
 
     def apart(self) -> list[Entry]:
         """Return a copy of the entries outside the lanes."""
-        return [*super().apart(), *((0, *entry) for entry in (*self.parked_slots.items(), *self.looked_at.items()))]
+        return [*super().apart(), *((0, *entry) for entry in (*self._parked.items(), *self.looked_at.items()))]
 
     def pause_end(self, offset: int) -> Steps[int | None]:
         """Return the time (ms) when the pause of an event ends, None if it is in no pause."""
@@ -254,7 +246,7 @@ class OrderedBacklog(Backlog):
 
     def count_before(self, offset: int, priority: int) -> Steps[int | None]:
         """Return how many waiting events are below `offset`, None if the event at `offset` does not wait."""
-        apart = [*self._returned, *((0, *entry) for entry in (*self.parked_slots.items(), *self.looked_at.items()))]
+        apart = [*self._returned, *((0, *entry) for entry in (*self._parked.items(), *self.looked_at.items()))]
         found = yield from sliced(apart, lambda some: any(entry[1] == offset for entry in some))
         if not any(found) and not self._is_ahead(offset, priority):
             return None
@@ -265,7 +257,7 @@ class OrderedBacklog(Backlog):
 
     def blocker(self, offset: int) -> Blocker | None:
         """Return the earlier event of its key that a parked event waits for, None if there is none."""
-        if offset not in self.parked_slots:
+        if offset not in self._parked:
             return None
         queue = self.queue_of[offset]
         earliest = min((*queue.flying, queue.parked[0]))
