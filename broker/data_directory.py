@@ -26,8 +26,8 @@ __all__ = [
     "Sizes",
     "connections_room",
     "lock_directory",
+    "locked_for_restore",
     "open_files_max",
-    "refuse_used",
     "restoring",
 ]
 
@@ -156,7 +156,22 @@ def lock_directory(path: Path) -> int:
     return lock
 
 
-def refuse_used(path: Path) -> None:
+@contextmanager
+def locked_for_restore(path: Path) -> Iterator[None]:
+    """Make a data directory that is missing, and lock it until the end of the block.
+
+    Raises StartError if it is neither empty nor has an interrupted restore, and OSError.
+    """
+    make_folder(path)
+    _refuse_used(path)
+    lock = lock_directory(path)
+    try:
+        yield
+    finally:
+        os.close(lock)
+
+
+def _refuse_used(path: Path) -> None:
     """Raise StartError if a data directory is neither empty nor has an interrupted restore. Raises OSError."""
     found = {entry.name for entry in path.iterdir()} - _OF_NO_BROKER
     if found - (_RESTORED | {RESTORING} if RESTORING in found else set()):
@@ -165,7 +180,7 @@ def refuse_used(path: Path) -> None:
 
 @contextmanager
 def restoring(path: Path) -> Iterator[Path]:
-    """Yield the new folder `RESTORING` in a locked data directory, for which `refuse_used` has raised nothing.
+    """Yield the new folder `RESTORING` in a data directory, within `locked_for_restore`.
 
     At the end of the block, the folders in it are moved to the directory. If anything fails, the directory is empty again.
     A broker refuses a directory with `RESTORING`, so it never sees logs without their state. Raises OSError.

@@ -9,11 +9,10 @@ import string
 from pathlib import Path
 from typing import Final
 
-import msgspec
 from msgspec import Struct
 
-from tweetwire.checked_lines import checked_line, line_body
-from tweetwire.files import FILE_MODE, read_file, refuse_other_kinds, replace_file
+from tweetwire.checked_files import DamagedFile, encode_checked, read_checked
+from tweetwire.files import FILE_MODE, refuse_other_kinds, replace_file
 from tweetwire.protocol.errors import StartError
 
 __all__ = ["IDENTITY_NAME", "find_identity", "make_identity", "new_identity"]
@@ -38,21 +37,16 @@ def find_identity(folder: Path) -> str | None:
     path = folder / IDENTITY_NAME
     refuse_other_kinds(path)
     try:
-        body = line_body(read_file(path).removesuffix(b"\n"))
-    except FileNotFoundError:
-        return None
-    try:
-        found = None if body is None else msgspec.json.decode(body, type=_Identity)
-    except msgspec.MsgspecError:
-        found = None
-    if found is None:
-        raise StartError(f"{path} is damaged; give the folder a new identity: tweetwire fsck {folder} --new-identity")
-    return found.identity
+        found = read_checked(path, _Identity)
+    except DamagedFile:
+        raise StartError(
+            f"{path} is damaged; give the folder a new identity: tweetwire fsck {folder} --new-identity"
+        ) from None
+    return None if found is None else found.identity
 
 
 def make_identity(folder: Path) -> str:
     """Give a data folder a new identity, and return it once it is on the disk. Raises OSError."""
     identity = new_identity()
-    data = checked_line(msgspec.json.encode(_Identity(identity)))
-    replace_file(folder / IDENTITY_NAME, data, mode=FILE_MODE)
+    replace_file(folder / IDENTITY_NAME, encode_checked(_Identity(identity)), mode=FILE_MODE)
     return identity

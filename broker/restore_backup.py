@@ -7,14 +7,13 @@ refuses a directory that still has ``restoring/``.
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from os import close
 from pathlib import Path
 from typing import Final
 
 import msgspec
 from msgspec import Struct
 
-from broker.data_directory import lock_directory, refuse_used, restoring
+from broker.data_directory import locked_for_restore, restoring
 from broker.journal import Journal
 from broker.journal.records import Record, SubscriptionRecord
 from broker.log import Batch, CommitLog
@@ -56,13 +55,8 @@ def restore_backup(folder: Path, manifest: Manifest, data_dir: Path, advance: Ad
     """Write the data directory. Damaged lines of the backup are left out. Raises StartError, and then nothing is written."""
     records, damaged = _records(folder, manifest)
     try:
-        make_folder(data_dir)
-        refuse_used(data_dir)
-        lock = lock_directory(data_dir)
-        try:
+        with locked_for_restore(data_dir):
             return _Restoring(folder, manifest, data_dir, advance).write(records, damaged)
-        finally:
-            close(lock)
     except OSError as error:
         raise StartError(f"cannot restore {folder} to {data_dir}: {why(error)}") from error
 

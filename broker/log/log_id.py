@@ -10,11 +10,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-import msgspec
 from msgspec import Struct
 
-from tweetwire.checked_lines import checked_line, line_body
-from tweetwire.files import FILE_MODE, read_file, refuse_other_kinds, sync_data, write_all
+from tweetwire.checked_files import DamagedFile, encode_checked, read_checked
+from tweetwire.files import FILE_MODE, refuse_other_kinds, sync_data, write_all
 
 __all__ = ["ID_NAME", "keep_log_id", "new_log_id"]
 
@@ -57,19 +56,16 @@ def keep_log_id(folder: Path, *, is_new: bool, is_synced: bool) -> tuple[str, bo
 def _read(path: Path) -> tuple[str, bool]:
     """Return the id in a file, "" without one, and whether the file is damaged."""
     try:
-        body = line_body(read_file(path).removesuffix(b"\n"))
-    except FileNotFoundError:
-        return "", False
-    try:
-        return ("", True) if body is None else (msgspec.json.decode(body, type=_LogId).id, False)
-    except msgspec.MsgspecError:
+        found = read_checked(path, _LogId)
+    except DamagedFile:
         return "", True
+    return "" if found is None else found.id, False
 
 
 def _write(path: Path, id_: str, *, is_synced: bool) -> None:
     file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, FILE_MODE)
     try:
-        write_all(file, checked_line(msgspec.json.encode(_LogId(id_))))
+        write_all(file, encode_checked(_LogId(id_)))
         if is_synced:
             sync_data(file)
     finally:

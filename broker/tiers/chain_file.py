@@ -15,8 +15,8 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from tweetwire.checked_lines import checked_line, line_body
-from tweetwire.files import FILE_MODE, make_folder, read_file, replace_file, sync_directory
+from tweetwire.checked_files import DamagedFile, encode_checked, read_checked
+from tweetwire.files import FILE_MODE, make_folder, replace_file, sync_directory
 from tweetwire.protocol.errors import StartError
 
 __all__ = ["TIERS_FOLDER", "ChainFile", "forget_chain", "note_fence", "read_chain_file", "write_chain_file"]
@@ -38,15 +38,9 @@ def read_chain_file(data_dir: Path) -> ChainFile | None:
     """Return the content, None if there is no file. Raises StartError if it is damaged, OSError."""
     path = data_dir / TIERS_FOLDER / _NAME
     try:
-        body = line_body(read_file(path).removesuffix(b"\n"))
-    except FileNotFoundError:
-        return None
-    try:
-        if body is not None:
-            return msgspec.json.decode(body, type=ChainFile)
-    except msgspec.MsgspecError:
-        pass
-    raise StartError(f"{path} is damaged; restore the folder from the bucket: tweetwire restore URL DIR")
+        return read_checked(path, ChainFile)
+    except DamagedFile:
+        raise StartError(f"{path} is damaged; restore the folder from the bucket: tweetwire restore URL DIR") from None
 
 
 def forget_chain(data_dir: Path) -> None:
@@ -62,8 +56,7 @@ def forget_chain(data_dir: Path) -> None:
 def write_chain_file(data_dir: Path, content: ChainFile) -> None:
     """Replace the content, durably. Raises OSError."""
     make_folder(data_dir / TIERS_FOLDER)
-    data = checked_line(msgspec.json.encode(content))
-    replace_file(data_dir / TIERS_FOLDER / _NAME, data, mode=FILE_MODE)
+    replace_file(data_dir / TIERS_FOLDER / _NAME, encode_checked(content), mode=FILE_MODE)
 
 
 def note_fence(data_dir: Path) -> None:

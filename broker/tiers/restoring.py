@@ -15,13 +15,12 @@ broker has confirmed may be missing: other systems must not mistake the new brok
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from os import close
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from crc32c import crc32c
 
-from broker.data_directory import lock_directory, refuse_used, restoring
+from broker.data_directory import locked_for_restore, restoring
 from broker.journal.records import SubscriptionRecord
 from broker.journal.snapshot import encode_snapshot, parse_snapshot
 from broker.log.index import unseal
@@ -65,13 +64,8 @@ def restore_tier(store: Store, chain: str | None, data_dir: Path, advance: Advan
     Without `chain`, the bucket must hold the data of one broker. Raises StartError, and then the folder holds no data.
     """
     try:
-        make_folder(data_dir)
-        refuse_used(data_dir)
-        lock = lock_directory(data_dir)
-        try:
+        with locked_for_restore(data_dir):
             return _restore(store, chain or find_chain(store), data_dir, advance)
-        finally:
-            close(lock)
     except Fenced as error:
         raise StartError(
             f"another broker or restore has taken over {store.shown} meanwhile; run the restore again"
@@ -215,5 +209,5 @@ def _write_file(path: Path, pieces: "Iterator[bytes] | tuple[bytes, ...]") -> in
             size += len(piece)
         sync_data(file)
     finally:
-        close(file)
+        os.close(file)
     return size
