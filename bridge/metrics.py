@@ -1,14 +1,15 @@
 """The Prometheus metrics of a bridge, read from its routes at each scrape."""
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 
-from prometheus_client import REGISTRY, Metric
+from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from bridge.presence import Presence
 from bridge.standing import Standing
+from tweetwire.runtime.collectors import registered
 
 __all__ = ["PresenceCollector", "RouteCollector", "watch_presences", "watch_routes"]
 
@@ -90,18 +91,9 @@ class PresenceCollector(Collector):
 
 def watch_presences(presences: Sequence[Presence]) -> AbstractContextManager[None]:
     """Register the metrics of heartbeats for the length of the context."""
-    return _registered(PresenceCollector(presences))
+    return registered(PresenceCollector(presences))
 
 
 def watch_routes(standings: Sequence[Standing]) -> AbstractContextManager[None]:
     """Register the metrics of routes for the length of the context."""
-    return _registered(RouteCollector(standings))
-
-
-@contextmanager
-def _registered(collector: Collector) -> Iterator[None]:
-    REGISTRY.register(collector)
-    try:
-        yield
-    finally:
-        REGISTRY.unregister(collector)
+    return registered(RouteCollector(standings))

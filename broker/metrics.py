@@ -11,13 +11,14 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 from anyio.from_thread import BlockingPortal
-from prometheus_client import REGISTRY, Metric
+from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from broker.core import EVERYTHING
 from broker.core.steps import Interrupt
 from broker.server import Server
+from tweetwire.runtime.collectors import registered
 
 __all__ = ["BrokerCollector", "Figures", "figures", "watch"]
 
@@ -195,12 +196,8 @@ async def watch(server: Server) -> AsyncIterator[None]:
                 return None
             return Figures(msgspec.json.decode(stats), ends)
 
-        collector = BrokerCollector(read)
-        REGISTRY.register(collector)
-        try:
+        with registered(BrokerCollector(read)):
             yield
-        finally:
-            REGISTRY.unregister(collector)
 
 
 def _families(table: Iterable[_Figure], labels: tuple[str, ...], rows: _Rows) -> Iterator[Metric]:

@@ -2,14 +2,15 @@
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 
-from prometheus_client import REGISTRY, Metric
+from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from change_stream.headroom import Headroom
 from change_stream.relay import Relay
+from tweetwire.runtime.collectors import registered
 
 __all__ = ["RelayCollector", "watch_relays"]
 
@@ -78,15 +79,9 @@ class RelayCollector(Collector):
         return family
 
 
-@contextmanager
-def watch_relays(relays: Sequence[Relay], headroom: Headroom) -> Iterator[None]:
+def watch_relays(relays: Sequence[Relay], headroom: Headroom) -> AbstractContextManager[None]:
     """Register the metrics of `relays` for the length of the context."""
-    collector = RelayCollector(relays, headroom)
-    REGISTRY.register(collector)
-    try:
-        yield
-    finally:
-        REGISTRY.unregister(collector)
+    return registered(RelayCollector(relays, headroom))
 
 
 def _position_s(relay: Relay) -> float:

@@ -9,7 +9,6 @@ from typing import Final
 import anyio
 import structlog
 from anyio.abc import TaskGroup
-from prometheus_client import REGISTRY
 
 from broker.log import CommitLog
 from broker.server import Server
@@ -29,6 +28,7 @@ from broker.tiers.uploader import Uploader
 from tweetwire.backoff import Backoff
 from tweetwire.files import why
 from tweetwire.protocol.errors import StartError
+from tweetwire.runtime.collectors import registered
 
 __all__ = ["Tier"]
 
@@ -58,15 +58,13 @@ class Tier:
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
         """Upload until the end of the block, and then what is left. Raises StartError if the store is unusable."""
-        collector = TierCollector(self.figures)
         async with Background.open() as background, anyio.create_task_group() as tasks:
             tasks.start_soon(self._run, background)
             await self._wait_for_claim()
-            REGISTRY.register(collector)
             try:
-                yield
+                with registered(TierCollector(self.figures)):
+                    yield
             finally:
-                REGISTRY.unregister(collector)
                 await self._end(tasks)
 
     async def _wait_for_claim(self) -> None:
