@@ -4,6 +4,7 @@ import socket
 from errno import ECONNABORTED, ECONNRESET, EPIPE
 from typing import TYPE_CHECKING, Final
 
+from tweetwire.keepalive import Keepalive, set_keepalive
 from tweetwire.protocol import replies
 from tweetwire.protocol.errors import BrokerUnreachable, TlsFailed
 
@@ -30,13 +31,8 @@ NOT_TLS: Final = frozenset({"WRONG_VERSION_NUMBER", "HTTP_REQUEST", "HTTPS_PROXY
 
 _NOTHING: Final = b"\n" * 5
 _WANTS_OTHER_CERTIFICATE: Final = ("CERTIFICATE", "UNKNOWN_CA", "HANDSHAKE_FAILURE", "ACCESS_DENIED")
-_WATCH: Final = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 300_000}
-"""The TCP options that detect a lost peer.
-
-A keepalive probe is sent after 30 seconds without data, and then every 10 seconds. The connection ends after 3 probes
-without an answer, or if sent data is not acknowledged for 300,000 milliseconds. That last time is long because it also
-applies to a live peer that does not read, such as a broker with a slow disk.
-"""
+_KEEPALIVE: Final = Keepalive(idle_s=30, interval_s=10, probes=3, timeout_ms=300_000)
+"""The last time is long because it also applies to a live peer that does not read, such as a broker with a slow disk."""
 _ENDED: Final = frozenset({ECONNABORTED, ECONNRESET, EPIPE})
 
 
@@ -52,10 +48,7 @@ def first_bytes(tls: "ssl.SSLContext | None") -> bytes:
 
 def watch_peer(connection: socket.socket) -> None:
     """Make the operating system detect a lost peer. Without this, a connection stays open forever after a cut cable."""
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for name, value in _WATCH.items():
-        if hasattr(socket, name):
-            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    set_keepalive(connection, _KEEPALIVE)
 
 
 def see_greeting(address: str, line: bytes, tls: "ssl.SSLContext | None") -> None:
