@@ -12,6 +12,7 @@ from bridge.central import BROKERS_MAX, HEARTBEAT_BYTES_MAX, KEPT_S, EngineUnrea
 from bridge.engines.jetstream_link import ApiError, JetStreamLink, NatsLogin, status_of
 from bridge.engines.jetstream_reading import StreamReader
 from bridge.engines.jetstream_streams import MADE_BY
+from bridge.engines.seen_brokers import SeenBrokers
 
 __all__ = ["JetStreamRegistry"]
 
@@ -36,8 +37,7 @@ class JetStreamRegistry:
         self._reader = StreamReader(self._link, STREAM)
         self._created = ""
         self._after = 0
-        # The time in ms of the newest heartbeat of each broker, and its content
-        self._known: dict[str, tuple[int, bytes]] = {}
+        self._seen = SeenBrokers(kept_s, brokers_max)
 
     async def open(self) -> None:
         """Connect, and make the stream if it does not exist. Raises the errors of `Registry.open`."""
@@ -65,7 +65,7 @@ class JetStreamRegistry:
         info = await self._link.api(f"STREAM.INFO.{STREAM}")
         if info["created"] != self._created:
             self._created, self._after = info["created"], 0
-            self._known.clear()
+            self._seen.clear()
         now_ms = _milliseconds(info["ts"])
         while self._after < int(info["state"]["last_seq"]):
             found = await self._reader.read(self._after, _PAGE, 0)
@@ -74,12 +74,9 @@ class JetStreamRegistry:
             for one in found:
                 if one.entry is not None and one.entry.key is not None:
                     broker = one.entry.key.removeprefix(f"{_SUBJECT}.")
-                    self._known[broker] = (one.entry.timestamp, one.entry.value or b"")
+                    self._seen.note(broker, one.entry.timestamp, one.entry.value or b"")
             self._after = found[-1].sequence
-        oldest_ms = now_ms - self._kept_s * 1000
-        self._known = {broker: seen for broker, seen in self._known.items() if seen[0] > oldest_ms}
-        newest = sorted(self._known.items(), key=lambda item: -item[1][0])[: self._brokers_max]
-        return [Sighting(broker, heartbeat, max(0, now_ms - at_ms) / 1000) for broker, (at_ms, heartbeat) in newest]
+        return self._seen.sightings(now_ms)
 
     async def aclose(self) -> None:
         """Close the connection."""

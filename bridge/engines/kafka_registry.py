@@ -13,6 +13,7 @@ from bridge.central import BROKERS_MAX, HEARTBEAT_BYTES_MAX, KEPT_S, EngineUnrea
 from bridge.engines.kafka_link import SLICE_S, KafkaLink, KafkaLogin, translated
 from bridge.engines.kafka_reading import SHORT_WAIT_MS, KafkaReader
 from bridge.engines.kafka_topics import end_of, provide_topic, start_of
+from bridge.engines.seen_brokers import SeenBrokers
 
 __all__ = ["BROKERS", "KafkaRegistry"]
 
@@ -31,13 +32,11 @@ class KafkaRegistry:
         self._link = KafkaLink(login)
         self._replicas = replicas
         self._kept_s = kept_s
-        self._brokers_max = brokers_max
         self._reader = KafkaReader(self._link, BROKERS, wait_ms=SHORT_WAIT_MS)
         self._producer: Producer | None = None
         self._failed: KafkaError | None = None
         self._centre = ""
-        # The time in ms of the newest heartbeat of each broker, and its content
-        self._known: dict[str, tuple[int, bytes]] = {}
+        self._seen = SeenBrokers(kept_s, brokers_max)
         self._newest_ms = 0
         self._newest_at = 0.0
 
@@ -73,10 +72,7 @@ class KafkaRegistry:
             for arrival in await self._reader.read(_PAGE, 0):
                 self._take(arrival.key, arrival.timestamp, arrival.value)
         now_ms = self._newest_ms + (time.monotonic() - self._newest_at) * 1000
-        oldest_ms = now_ms - self._kept_s * 1000
-        self._known = {broker: seen for broker, seen in self._known.items() if seen[0] > oldest_ms}
-        newest = sorted(self._known.items(), key=lambda item: -item[1][0])[: self._brokers_max]
-        return [Sighting(broker, heartbeat, max(0, now_ms - at_ms) / 1000) for broker, (at_ms, heartbeat) in newest]
+        return self._seen.sightings(now_ms)
 
     async def aclose(self) -> None:
         """Close the connections."""
@@ -97,7 +93,7 @@ class KafkaRegistry:
         }
         state = await provide_topic(self._link, BROKERS, partitions=1, replicas=self._replicas, config=config)
         if state.centre != self._centre:
-            self._known.clear()
+            self._seen.clear()
             await self._reader.start({_PARTITION: await start_of(self._link, BROKERS, _PARTITION)})
             self._centre = state.centre
 
@@ -105,7 +101,7 @@ class KafkaRegistry:
         if at_ms >= self._newest_ms:
             self._newest_ms, self._newest_at = at_ms, time.monotonic()
         if broker is not None and heartbeat is not None:
-            self._known[broker] = (at_ms, heartbeat)
+            self._seen.note(broker, at_ms, heartbeat)
 
     def _note(self, error: KafkaError | None, _: Message) -> None:
         self._failed = error
