@@ -13,21 +13,33 @@ listener, and with it the process. Always true here:
 import math
 from collections.abc import Awaitable, Callable
 from errno import EADDRINUSE, EMFILE, ENFILE, ENOBUFS, ENOMEM
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import anyio
 import structlog
-from anyio.abc import Listener, SocketAttribute, SocketListener, SocketStream, TaskGroup
+from anyio.abc import Listener, SocketAttribute, SocketStream, TaskGroup
 from anyio.streams.stapled import MultiListener
 
 from tweetwire.protocol.errors import StartError
 
-__all__ = ["Handler", "Peer", "accept_forever", "is_descriptor_shortage", "listen", "peer_of", "port_taken"]
+__all__ = [
+    "Handler",
+    "Peer",
+    "accept_each",
+    "accept_forever",
+    "is_descriptor_shortage",
+    "listen",
+    "parts_of",
+    "peer_of",
+    "port_taken",
+]
 
 PAUSE_S: Final = 0.2
 FAILURES_IN_A_ROW: Final = 100
 """Up to this many errors in a row do not pause the listener; otherwise a peer could slow it down with resets."""
 LOG_EVERY_S: Final = 10.0
+
+T = TypeVar("T")
 
 Handler = Callable[[SocketStream], Awaitable[object]]
 
@@ -62,11 +74,18 @@ def port_taken(error: OSError, host: str, port: int, flag: str) -> StartError:
 
 async def accept_forever(listener: Listener[Any], handle: Handler, connections: TaskGroup) -> None:
     """Accept connections until cancelled, and run `handle` for each of them in the task group `connections`."""
-    # A host with several addresses has one listener for each.
-    parts: list[Any] = list(listener.listeners) if isinstance(listener, MultiListener) else [listener]
+
+    def begin(stream: SocketStream) -> None:
+        connections.start_soon(_guard, stream, handle)
+
     async with anyio.create_task_group() as accepting:
-        for part in parts:
-            accepting.start_soon(_accept_from, part, handle, connections)
+        for part in parts_of(listener):
+            accepting.start_soon(accept_each, part.accept, begin)
+
+
+def parts_of(listener: Listener[Any]) -> list[Any]:
+    """Return the listeners of single addresses. A host with several addresses has one for each."""
+    return list(listener.listeners) if isinstance(listener, MultiListener) else [listener]
 
 
 def peer_of(stream: Any) -> Peer:
@@ -86,11 +105,12 @@ def is_descriptor_shortage(error: BaseException) -> bool:
     return isinstance(error, OSError) and error.errno in {EMFILE, ENFILE}
 
 
-async def _accept_from(listener: SocketListener, handle: Handler, connections: TaskGroup) -> None:
+async def accept_each(accept: Callable[[], Awaitable[T]], begin: Callable[[T], object]) -> None:
+    """Call `accept` until cancelled, and `begin` with each result. An error of `accept` is logged, and does not end this."""
     logged_at, failures = -math.inf, 0
     while True:
         try:
-            stream = await listener.accept()
+            accepted = await accept()
         except anyio.ClosedResourceError:
             raise
         except Exception as error:  # noqa: BLE001 — any error here would end every connection of the process
@@ -102,7 +122,7 @@ async def _accept_from(listener: SocketListener, handle: Handler, connections: T
                 await anyio.sleep(PAUSE_S)
         else:
             failures = 0
-            connections.start_soon(_guard, stream, handle)
+            begin(accepted)
 
 
 async def _guard(stream: SocketStream, handle: Handler) -> None:

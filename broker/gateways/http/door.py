@@ -9,13 +9,13 @@ import socket
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing, suppress
+from functools import partial
 from typing import Any, Final
 
 import anyio
 import structlog
 import uvicorn
-from anyio.abc import SocketAttribute, TaskGroup
-from anyio.streams.stapled import MultiListener
+from anyio.abc import SocketAttribute
 from starlette.types import Receive, Scope, Send
 from uvicorn.server import ServerState
 
@@ -26,7 +26,7 @@ from broker.gateways.http.protocol import GuardedHttp, Serve
 from broker.strangers_log import strangers_log
 from tweetwire.protocol.errors import Refusal
 from tweetwire.runtime.admission import Admission
-from tweetwire.runtime.listening import listen
+from tweetwire.runtime.listening import accept_each, listen, parts_of
 
 __all__ = ["Door"]
 
@@ -35,7 +35,6 @@ STALLS_EVERY_S: Final = 2.0
 KEEP_ALIVE_S: Final = 60
 HEAD_BYTES_MAX: Final = 16 << 10
 HANDSHAKE_S: Final = 10.0
-PAUSE_S: Final = 0.2
 DRAIN_S: Final = 5.0
 POLL_S: Final = 0.01
 
@@ -67,13 +66,19 @@ class Door:
         self.config.load()
         _relay_logs()
         host = self._options.host
+
+        def begin(accepted: tuple[socket.socket, Any]) -> None:
+            tasks.start_soon(self._welcome, accepted[0])
+
         async with (
             await listen(host, self._options.port, "--http-port") as listener,
             anyio.create_task_group() as tasks,
         ):
-            parts: list[Any] = list(listener.listeners) if isinstance(listener, MultiListener) else [listener]
-            for part in parts:
-                tasks.start_soon(self._accept_from, part.extra(SocketAttribute.raw_socket), tasks)
+            for part in parts_of(listener):
+                # The raw socket, since anyio's stream would take the place of uvicorn's protocol.
+                listening = part.extra(SocketAttribute.raw_socket)
+                accept = partial(asyncio.get_running_loop().sock_accept, listening)
+                tasks.start_soon(accept_each, accept, begin)
             tasks.start_soon(self._tick)
             try:
                 yield f"{host}:{listener.extra(SocketAttribute.local_port)}"
@@ -91,18 +96,6 @@ class Door:
         """Count the end of a connection."""
         self._open -= 1
         self._counts.set_to("connections", self._open)
-
-    async def _accept_from(self, listening: socket.socket, tasks: TaskGroup) -> None:
-        """Accept connections forever. An error of one connection, or a shortage of descriptors, does not end this."""
-        loop = asyncio.get_running_loop()
-        while True:
-            try:
-                accepted, _ = await loop.sock_accept(listening)
-            except OSError as error:
-                strangers_log.warning("cannot accept an HTTP connection; trying again", reason=error.strerror)
-                await anyio.sleep(PAUSE_S)
-            else:
-                tasks.start_soon(self._welcome, accepted)
 
     async def _welcome(self, accepted: socket.socket) -> None:
         """Give a connection a place, before its TLS handshake, and begin to serve it."""
