@@ -15,12 +15,8 @@ __all__ = ["BRIDGE_ROWS"]
 Measure = Callable[[BenchSettings, Rounds], Iterable[BenchRow]]
 
 
-def _fewer(settings: BenchSettings, share: float) -> BenchSettings:
-    return settings.model_copy(update={"events": max(1000, round(settings.events * share))})
-
-
 def _r1(settings: BenchSettings, rounds: Rounds) -> Iterator[BenchRow]:
-    found = rounds("R1", partial(redis_bridge.to_redis, _fewer(settings, 0.4)))
+    found = rounds("R1", partial(redis_bridge.to_redis, settings.with_share(0.4)))
     bridge, script, xadd = (statistics.median(rates) for rates in zip(*found, strict=True))
     yield BenchRow(
         name="R1",
@@ -41,7 +37,7 @@ def _r1(settings: BenchSettings, rounds: Rounds) -> Iterator[BenchRow]:
 
 
 def _r2(settings: BenchSettings, rounds: Rounds) -> Iterator[BenchRow]:
-    found = rounds("R2", partial(jetstream.to_jetstream, _fewer(settings, 0.2)))
+    found = rounds("R2", partial(jetstream.to_jetstream, settings.with_share(0.2)))
     ours, alone = (statistics.median(rates) for rates in zip(*found, strict=True))
     yield BenchRow(
         name="R2",
@@ -54,12 +50,12 @@ def _r2(settings: BenchSettings, rounds: Rounds) -> Iterator[BenchRow]:
 
 
 def _r3(settings: BenchSettings, rounds: Rounds) -> Iterator[BenchRow]:
-    found = rounds("R3", partial(kafka_bridge.to_kafka, _fewer(settings, 0.6)))
+    found = rounds("R3", partial(kafka_bridge.to_kafka, settings.with_share(0.6)))
     yield _beside("R3", "topic -> Kafka, transactions, of confluent-kafka alone", found, 50)
 
 
 def _r4(settings: BenchSettings, rounds: Rounds) -> Iterator[BenchRow]:
-    found = rounds("R4", partial(kafka_bridge.from_kafka, _fewer(settings, 0.6)))
+    found = rounds("R4", partial(kafka_bridge.from_kafka, settings.with_share(0.6)))
     yield _beside("R4", "Kafka -> topic, synced, of a bare consume loop", found, 40)
 
 

@@ -1,6 +1,5 @@
 """Central engines and the bridge as processes, for the rows R1 to R7."""
 
-import os
 import shutil
 import time
 from collections.abc import Callable, Iterator
@@ -11,6 +10,7 @@ from urllib.request import urlopen
 
 import redis
 
+from bench.engine_files import find_engine_program
 from bench.peers.peer import server
 from bench.programs import NotMeasured, program
 from demo.ports import free_port
@@ -41,8 +41,7 @@ def redis_server(home: Path, *flags: str, port: int = 0) -> Iterator["redis.Redi
 @contextmanager
 def nats_server(home: Path) -> Iterator[int]:
     """Start a server of NATS with JetStream, and yield its port. Raises NotMeasured without it."""
-    engines = os.environ.get("TWEETWIRE_ENGINES") or Path.home() / ".cache" / "tweetwire" / "engines"
-    executable = shutil.which("nats-server", path=str(Path(engines) / "bin"))
+    executable = find_engine_program("nats-server")
     if executable is None:
         raise NotMeasured("nats-server is missing; `make engines` installs it (needs Go)")
     port, monitor = free_port(), free_port()

@@ -1,6 +1,5 @@
 """Kafka in KRaft mode as a process, from the jars that `make engines` fetches. It takes seconds to start."""
 
-import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
+from bench.engine_files import find_engine_folder
 from demo.ports import Port, claim
 from tweetwire.protocol.errors import StartError
 from tweetwire.runtime.launching import ProgramProcess
@@ -23,9 +23,7 @@ _START_S: Final = 120.0
 
 def find_jars(name: str) -> Path | None:
     """Return the folder of jars that `make engines` has fetched under a name, None without it or without Java."""
-    engines = Path(os.environ.get("TWEETWIRE_ENGINES") or Path.home() / ".cache" / "tweetwire" / "engines")
-    folder = engines / name
-    return folder if folder.is_dir() and shutil.which("java") else None
+    return find_engine_folder(name) if shutil.which("java") else None
 
 
 class KafkaProcess(ProgramProcess):

@@ -156,7 +156,7 @@ def _b9(_: BenchSettings, rounds: Rounds) -> Iterator[BenchRow]:
 
 
 def _g1(settings: BenchSettings, rounds: Rounds) -> Iterable[BenchRow]:
-    fewer = _share(settings, 0.2)
+    fewer = settings.with_share(0.2)
     measure = _rate("G1", "event source, 1,000 clients, out of order", 50_000, event_source.events_per_second)
     return measure(fewer, rounds)
 
@@ -248,11 +248,6 @@ def _d2(settings: BenchSettings, rounds: Rounds) -> Iterator[BenchRow]:
 def _loads(loads: list[dashboards.Load]) -> str:
     delivered, processor_us = (statistics.median(values) for values in zip(*loads, strict=True))
     return f"{delivered:,.0f} /s at {processor_us:.1f} µs of the broker's processor time each"
-
-
-def _share(settings: BenchSettings, share: float) -> BenchSettings:
-    """Return settings with fewer events, for a row that would take too long with all of them."""
-    return settings.model_copy(update={"events": max(1000, round(settings.events * share))})
 
 
 ROWS: Final[dict[str, Measure]] = {

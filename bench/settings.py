@@ -1,6 +1,7 @@
 """The settings of a benchmark run."""
 
 from pathlib import Path
+from typing import Self
 
 from pydantic import Field
 from pydantic_settings import BaseSettings, CliPositionalArg
@@ -38,6 +39,10 @@ class BenchSettings(BaseSettings):
         300_000, ge=1000, description="events of a scale run at 1; slow rows take a share of them"
     )
     results: Folder = Field(Path("bench/results"), description="folder that JSON and a page with plots are written to")
+
+    def with_share(self, share: float) -> Self:
+        """Return settings with fewer events, for a row that would take too long with all of them."""
+        return self.model_copy(update={"events": max(1000, round(self.events * share))})
 
 
 class CompareSettings(BaseSettings):

@@ -1,14 +1,13 @@
 """Kafka as a real process, and its messages as a plain consumer reads them."""
 
-import os
 from pathlib import Path
 from typing import Any, Final
 
-import pytest
 from confluent_kafka import Consumer, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from bench.kafka_server import KAFKA_VERSION, KafkaProcess, find_jars
+from tests.support.needed import needed_engine
 
 __all__ = ["KafkaServer", "find_spark_kafka", "header", "read_messages"]
 
@@ -23,13 +22,7 @@ def find_spark_kafka() -> str:
 
 def _needed(name: str, what: str) -> Path:
     """Return a folder of jars. Without it, the test is skipped, or fails where the engines are required."""
-    folder = find_jars(name)
-    if folder is None:
-        sentence = f"there is no {what}; `make engines` installs it (needs Maven and Java 17)"
-        if os.environ.get("TWEETWIRE_TEST_ENGINES") == "needed" or os.environ.get("CI"):
-            pytest.fail(sentence)
-        pytest.skip(sentence)
-    return folder
+    return needed_engine(find_jars(name), f"there is no {what}; `make engines` installs it (needs Maven and Java 17)")
 
 
 class KafkaServer(KafkaProcess):

@@ -2,38 +2,30 @@
 
 import asyncio
 import json
-import os
-import shutil
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 from urllib.request import urlopen
 
 import nats
-import pytest
 
+from bench.engine_files import find_engine_program
 from demo.ports import Port, claim
+from tests.support.needed import needed_engine
 from tests.support.processes import START_S
 from tests.support.waiting import until
 from tweetwire.runtime.launching import ProgramProcess
 
 __all__ = ["NatsCluster", "NatsServer", "find_nats_server", "with_nats"]
 
-ENGINES: Final = Path(os.environ.get("TWEETWIRE_ENGINES") or Path.home() / ".cache" / "tweetwire" / "engines")
-
 T = TypeVar("T")
 
 
 def find_nats_server() -> str:
     """Return the path of the server. Without it, the test is skipped, or fails where the engines are required."""
-    path = shutil.which("nats-server", path=str(ENGINES / "bin"))
-    if path is None:
-        sentence = "there is no nats-server of the version that the tests need; `make engines` installs it (needs Go)"
-        if os.environ.get("TWEETWIRE_TEST_ENGINES") == "needed" or os.environ.get("CI"):
-            pytest.fail(sentence)
-        pytest.skip(sentence)
-    return path
+    sentence = "there is no nats-server of the version that the tests need; `make engines` installs it (needs Go)"
+    return needed_engine(find_engine_program("nats-server"), sentence)
 
 
 class NatsServer(ProgramProcess):

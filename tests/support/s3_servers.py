@@ -1,15 +1,13 @@
 """A real server that speaks S3, versitygw, as a process that keeps its port and its data over a kill."""
 
 import os
-import shutil
 import socket
 from pathlib import Path
 from typing import Final
 
-import pytest
-
+from bench.engine_files import find_engine_program
 from demo.ports import free_port
-from tests.support.nats_servers import ENGINES
+from tests.support.needed import needed_engine
 from tests.support.processes import START_S
 from tweetwire.runtime.launching import ProgramProcess
 
@@ -22,13 +20,8 @@ SECRET: Final = "test-secret"
 
 def find_s3_server() -> str:
     """Return the path of the server. Without it, the test is skipped, or fails where the engines are required."""
-    path = shutil.which("versitygw", path=str(ENGINES / "bin"))
-    if path is None:
-        sentence = "there is no versitygw, which the tests of tiers need; `make engines` installs it (needs Go)"
-        if os.environ.get("TWEETWIRE_TEST_ENGINES") == "needed" or os.environ.get("CI"):
-            pytest.fail(sentence)
-        pytest.skip(sentence)
-    return path
+    sentence = "there is no versitygw, which the tests of tiers need; `make engines` installs it (needs Go)"
+    return needed_engine(find_engine_program("versitygw"), sentence)
 
 
 class S3Server(ProgramProcess):
