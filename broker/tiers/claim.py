@@ -1,8 +1,8 @@
 """Claim the chain of a data folder at a start, which fences every earlier writer.
 
-A folder owns its chain if the newest manifest is by one of its own writers, see `broker.tiers.chain_file`, and if its
-logs hold everything that the manifest names. Once the original of a copied folder has continued, the copy no longer
-fulfils both.
+A folder owns its chain if two things are true. One of the folder's own writers has written the newest manifest, see
+`broker.tiers.chain_file`. And the folder's logs hold everything that this manifest names. For a copy of a folder, one of
+these is false once the original has continued.
 """
 
 import time
